@@ -1,0 +1,7 @@
+"""The one error that the product raises on purpose, and the masking of secrets in every other."""
+
+from __future__ import annotations
+
+
+class RefreshError(Exception):
+    """Something a person can mend; its text says what, where, and what to do."""

@@ -1,0 +1,304 @@
+"""Every environment variable the product reads: its name, its meaning, its default.
+
+Values are read at the moment they are needed, never at import, and are never part of an error text:
+a problem is told by the setting's name.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from platformdirs import site_data_path, user_data_path
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.base_url import BaseUrl
+
+T = TypeVar("T")
+Env = Mapping[str, str]
+
+
+class SettingsError(RefreshError):
+    """One or more settings are missing or unusable; the text names all of them and no value."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A documented environment variable; `default` is its text as one would write it, None where there is none."""
+
+    name: str
+    meaning: str
+    default: str | None = None
+    secret: bool = False
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("PGHOST", "host name, address or socket directory of the Postgres server"),
+    Setting("PGPORT", "its port"),
+    Setting("PGUSER", "role to connect as; it owns the refreshed tables or may write them"),
+    Setting("PGDATABASE", "database that holds the tables and Dagster's storage"),
+    Setting("PGPASSWORD", "password of the role; or use a password file", secret=True),
+    Setting(
+        "PGPASSFILE",
+        "password file in libpq's format; without it `~/.pgpass` (Windows: `%APPDATA%\\postgresql\\pgpass.conf`)",
+    ),
+    Setting(
+        "LEARN_BASE",
+        "base address of the publisher: an http, https or file URL; `learn/data/manifest.json` is read below it. "
+        "A user and password in it are sent as HTTP basic authentication and shown nowhere",
+        "https://critwire.com",
+    ),
+    Setting("REFRESH_SCHEMA", "schema of the refreshed tables, their state and their history", "etl"),
+    Setting("REFRESH_LICENSES", "comma-separated licences; rows of `datasets` with another one are left out", "CC0 1.0,CC BY 4.0"),
+    Setting("REFRESH_HTTP_TIMEOUT", "seconds for one file with all its attempts", "300"),
+    Setting("REFRESH_LOCK_TIMEOUT", "seconds to wait for another session's lock on a table; a lower one of the role stays in force", "30"),
+    Setting("REFRESH_STATEMENT_TIMEOUT", "seconds that one SQL statement may take; a lower one of the role stays in force", "3600"),
+    Setting("REFRESH_TIMEZONE", "time zone of the weekly schedule, as an IANA name", "UTC"),
+    Setting("REFRESH_HOME", "folder for downloaded files, Dagster's local files and the embedded server", "a folder of the user's data directory"),
+    Setting("REFRESH_CACHE_FILES", "published files kept for re-loading, at most", "20"),
+    Setting("REFRESH_CACHE_BYTES", "bytes of published files kept, at most; also the largest file that is accepted", "10000000000"),
+    Setting(
+        "DAGSTER_POSTGRES_URL",
+        "SQLAlchemy URL of another database for Dagster's own storage; without it the schema `dagster` of PGDATABASE",
+        secret=True,
+    ),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True)
+class PostgresSettings:
+    """Where the tables are; given to the driver as keywords."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a refresh, checked. Times are seconds, sizes bytes."""
+
+    postgres: PostgresSettings
+    base: BaseUrl
+    schema: str
+    http_timeout: float
+    lock_timeout: float
+    statement_timeout: float
+    timezone: str
+    home: Path
+    cache_files: int
+    cache_bytes: int
+
+
+class _Reader:
+    """Reads settings one by one and gathers what is wrong, so that all of it is told at once."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.missing: list[str] = []
+        self.wrong: list[str] = []
+
+    def text(self, name: str) -> str:
+        """Return the value, or the default where it is unset or blank."""
+        value = self.env.get(name, "")
+        return value if value.strip() else _BY_NAME[name].default or ""
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            self.missing.append(name)
+        return value
+
+    def parsed(self, name: str, parse: Callable[[str], T], what: str, fallback: T) -> T:
+        value = self.text(name)
+        if not value:
+            return fallback
+        try:
+            return parse(value.strip())
+        except (ValueError, KeyError, OSError):
+            self.wrong.append(f"{name} must be {what}")
+            return fallback
+
+    def done(self) -> None:
+        texts = []
+        if self.missing:
+            texts.append("not set in this environment: " + ", ".join(self.missing))
+        texts += self.wrong
+        if texts:
+            raise SettingsError("; ".join(texts))
+
+
+def read_settings(env: Env = os.environ) -> Settings:
+    """Return all settings.
+
+    Raises SettingsError that names every missing and every unusable one.
+    """
+    reader = _Reader(env)
+    settings = Settings(
+        postgres=_postgres(reader),
+        base=_base(reader),
+        schema=_schema(reader),
+        http_timeout=reader.parsed("REFRESH_HTTP_TIMEOUT", _seconds, "a number of seconds above 0", 300.0),
+        lock_timeout=reader.parsed("REFRESH_LOCK_TIMEOUT", _seconds, "a number of seconds above 0", 30.0),
+        statement_timeout=reader.parsed("REFRESH_STATEMENT_TIMEOUT", _seconds, "a number of seconds above 0", 3600.0),
+        timezone=_timezone(reader),
+        home=_home(reader),
+        cache_files=reader.parsed("REFRESH_CACHE_FILES", _count, "a whole number above 0", 20),
+        cache_bytes=reader.parsed("REFRESH_CACHE_BYTES", _count, "a whole number above 0", 10_000_000_000),
+    )
+    reader.done()
+    return settings
+
+
+def read_postgres(env: Env = os.environ) -> PostgresSettings:
+    """Return the settings of the database alone. Raises SettingsError."""
+    reader = _Reader(env)
+    postgres = _postgres(reader)
+    reader.done()
+    return postgres
+
+
+def read_timezone(env: Env = os.environ) -> str:
+    """Return the time zone of the schedules. Raises SettingsError."""
+    reader = _Reader(env)
+    timezone = _timezone(reader)
+    reader.done()
+    return timezone
+
+
+def read_home(env: Env = os.environ) -> Path:
+    """Return the product's folder, absolute; it need not exist. Raises SettingsError."""
+    reader = _Reader(env)
+    home = _home(reader)
+    reader.done()
+    return home
+
+
+def read_list(name: str, env: Env = os.environ) -> tuple[str, ...]:
+    """Return a comma-separated setting, trimmed, without empty items and repetitions, sorted.
+
+    Raises SettingsError where nothing is left of it, or where it is unset and has no default.
+    """
+    setting = _BY_NAME.get(name)
+    raw = env.get(name)
+    if raw is None and setting is not None:
+        raw = setting.default
+    if raw is None:
+        raise SettingsError(f"not set in this environment: {name}")
+    items = tuple(sorted({item.strip() for item in raw.split(",")} - {""}))
+    if not items:
+        raise SettingsError(f"{name} lists no value; unset it for its default or name at least one")
+    return items
+
+
+def has_postgres_settings(env: Env = os.environ) -> bool:
+    """Tell whether any PG* setting points at a server, so that none may be started in its place."""
+    return any(env.get(name, "").strip() for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE"))
+
+
+def _postgres(reader: _Reader) -> PostgresSettings:
+    postgres = PostgresSettings(
+        host=reader.required("PGHOST"),
+        port=reader.parsed("PGPORT", _port, "a port number", 0) if reader.required("PGPORT") else 0,
+        user=reader.required("PGUSER"),
+        database=reader.required("PGDATABASE"),
+        password=reader.env.get("PGPASSWORD") or None,
+    )
+    if postgres.password is None:
+        problem = _password_file_problem(reader.env)
+        if problem is not None:
+            reader.missing.append("PGPASSWORD or a password file" + problem)
+    return postgres
+
+
+def _password_file_problem(env: Env) -> str | None:
+    """Say why no password file can be used, as an addition to its name in the list, or None where one can."""
+    named = env.get("PGPASSFILE")
+    path = Path(named) if named else default_password_file(env)
+    try:
+        mode = path.stat().st_mode
+        readable = os.access(path, os.R_OK)
+    except OSError:
+        return " (the file that PGPASSFILE names does not exist)" if named else ""
+    if not stat.S_ISREG(mode) or not readable:
+        return " (the password file cannot be read)"
+    if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return " (the password file is open to others, so Postgres ignores it; chmod 600)"
+    return None
+
+
+def default_password_file(env: Env = os.environ) -> Path:
+    """Return where libpq looks for a password file when PGPASSFILE is not set.
+
+    Source: PostgreSQL documentation, libpq, "The Password File".
+    """
+    if sys.platform == "win32":
+        return Path(env.get("APPDATA", "")) / "postgresql" / "pgpass.conf"
+    home = env.get("HOME")
+    return (Path(home) if home else Path("~").expanduser()) / ".pgpass"
+
+
+def _base(reader: _Reader) -> BaseUrl:
+    try:
+        return BaseUrl.parse(reader.text("LEARN_BASE").strip())
+    except ValueError as error:
+        reader.wrong.append(f"LEARN_BASE {error}")
+        return BaseUrl.parse("file:///")
+
+
+def _schema(reader: _Reader) -> str:
+    schema = reader.text("REFRESH_SCHEMA")
+    # Postgres cuts longer names in silence, and two schemas could become one.
+    if len(schema.encode()) > 63 or "\0" in schema:  # noqa: PLR2004
+        reader.wrong.append("REFRESH_SCHEMA must have at most 63 bytes")
+    if schema.startswith("pg_") or schema in ("information_schema", "dagster"):
+        reader.wrong.append("REFRESH_SCHEMA must not be a schema of Postgres's or Dagster's own")
+    return schema
+
+
+def _timezone(reader: _Reader) -> str:
+    return reader.parsed("REFRESH_TIMEZONE", lambda name: ZoneInfo(name).key, "an IANA time zone such as Europe/Berlin", "UTC")
+
+
+def _home(reader: _Reader) -> Path:
+    given = reader.env.get("REFRESH_HOME", "")
+    if given.strip():
+        return Path(given).expanduser().resolve()
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    try:
+        # Root's own folder is closed to the account that the embedded server runs under.
+        return Path("/var/lib/refresh-assets") if root else user_data_path("refresh-assets").resolve()
+    except RuntimeError:
+        reader.missing.append("REFRESH_HOME (this account has no home folder)")
+        return site_data_path("refresh-assets")
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65536:  # noqa: PLR2004
+        raise ValueError
+    return port
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError
+    return seconds
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
