@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
 DATA_PATH = "learn/data"
@@ -31,8 +32,8 @@ class BaseUrl:
         if parts.query or parts.fragment:
             raise ValueError("must not have a query or a fragment: it is the base of other addresses")
         if parts.scheme == "file":
-            if host not in (None, "", "localhost"):
-                raise ValueError("must name a file of this machine: file:///folder")
+            if host not in (None, "", "localhost") or not parts.path.startswith("/") or "%00" in parts.path:
+                raise ValueError("must name a folder of this machine: file:///folder")
             return cls("file://" + parts.path.rstrip("/"))
         if not host:
             raise ValueError("must name a host")
@@ -48,8 +49,11 @@ class BaseUrl:
 
     def address(self, name: str) -> str:
         """Return the address of a published file, to be shown and to be fetched."""
-        return f"{self.url}/{DATA_PATH}/{name}"
+        return f"{self.url}/{DATA_PATH}/{quote(name)}"
 
     def path(self, name: str) -> Path:
-        """Return the local path of a published file below a file URL, percent-encoding undone."""
-        return Path(url2pathname(urlsplit(self.address(name)).path))
+        """Return the local path of a published file below a file URL, percent-encoding of the URL undone."""
+        path = urlsplit(self.url).path or "/"
+        # Names of files are bytes here, and not every one of them is UTF-8.
+        base = url2pathname(path) if os.name == "nt" else os.fsdecode(unquote_to_bytes(path))
+        return Path(base, *DATA_PATH.split("/"), name)

@@ -1,0 +1,78 @@
+"""The command line: `refresh-assets`. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from refresh_assets.errors import RefreshError
+
+if TYPE_CHECKING:
+    from refresh_assets.published.report import TableReport
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="refresh-assets")
+def main() -> None:
+    """Keep Postgres tables equal to what a publisher publishes."""
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the UI (default: 3000, or the next free one).")
+def up(port: int | None) -> NoReturn:
+    """Serve the Dagster UI with everything it needs, until Ctrl-C."""
+    from refresh_assets.local.up import up as serve
+
+    sys.exit(serve(port=port, echo=click.echo))
+
+
+@main.command()
+@click.option("--table", "tables", multiple=True, metavar="NAME", help="Refresh this table only; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a table instead of a log line.")
+@click.option("--accept-shrink", is_flag=True, help="Load although far fewer rows, or none, would be left.")
+def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn:  # noqa: FBT001
+    """Refresh the tables once, in this process; exit 1 if one failed."""
+    reports = _refresh(tables, accept_shrink=accept_shrink)
+    for report in reports:
+        click.echo(json.dumps(report.as_json()) if as_json else _log_line(report))
+    sys.exit(1 if any(report.failed for report in reports) else 0)
+
+
+def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
+    """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error."""
+    _quiet()
+    from refresh_assets.published.run import House, failed_reports, refresh
+    from refresh_assets.secrets import mask
+    from refresh_assets.settings import read_settings
+
+    tables = list(wanted) or ["all tables"]
+    try:
+        house = House.load()
+        tables = house.select(wanted)
+        return refresh(house, read_settings(), tables, accept_shrink=accept_shrink)
+    except RefreshError as error:
+        return failed_reports(tables, error)
+    except Exception as error:  # noqa: BLE001 - told, whatever it is, and the process ends
+        click.echo(mask(traceback.format_exc()), err=True)
+        return failed_reports(tables, error)
+
+
+def _log_line(report: TableReport) -> str:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return f"{now} {'ERROR' if report.failed else 'INFO'} refresh: {report.table}: {report.line}"
+
+
+def _quiet() -> None:
+    """Keep what libraries say of themselves off standard error."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    main(prog_name="refresh-assets")

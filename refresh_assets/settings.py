@@ -6,7 +6,6 @@ a problem is told by the setting's name.
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 import sys
@@ -18,8 +17,8 @@ from zoneinfo import ZoneInfo
 
 from platformdirs import site_data_path, user_data_path
 
-from refresh_assets.errors import RefreshError
 from refresh_assets.base_url import BaseUrl
+from refresh_assets.errors import RefreshError
 
 T = TypeVar("T")
 Env = Mapping[str, str]
@@ -52,24 +51,48 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "LEARN_BASE",
         "base address of the publisher: an http, https or file URL; `learn/data/manifest.json` is read below it. "
-        "A user and password in it are sent as HTTP basic authentication and shown nowhere",
+        "A user and password in it are sent as HTTP basic authentication and shown nowhere. "
+        "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR are respected",
         "https://critwire.com",
     ),
     Setting("REFRESH_SCHEMA", "schema of the refreshed tables, their state and their history", "etl"),
-    Setting("REFRESH_LICENSES", "comma-separated licences; rows of `datasets` with another one are left out", "CC0 1.0,CC BY 4.0"),
+    Setting(
+        "REFRESH_LICENSES",
+        "comma-separated licences; rows of `datasets` with another one are left out",
+        "CC0 1.0,CC BY 4.0",
+    ),
     Setting("REFRESH_HTTP_TIMEOUT", "seconds for one file with all its attempts", "300"),
-    Setting("REFRESH_LOCK_TIMEOUT", "seconds to wait for another session's lock on a table; a lower one of the role stays in force", "30"),
-    Setting("REFRESH_STATEMENT_TIMEOUT", "seconds that one SQL statement may take; a lower one of the role stays in force", "3600"),
+    Setting(
+        "REFRESH_LOCK_TIMEOUT",
+        "seconds to wait for another session's lock on a table; a lower one of the role stays in force",
+        "30",
+    ),
+    Setting(
+        "REFRESH_STATEMENT_TIMEOUT",
+        "seconds that one SQL statement may take; a lower one of the role stays in force",
+        "3600",
+    ),
     Setting("REFRESH_TIMEZONE", "time zone of the weekly schedule, as an IANA name", "UTC"),
-    Setting("REFRESH_HOME", "folder for downloaded files, Dagster's local files and the embedded server", "a folder of the user's data directory"),
+    Setting(
+        "REFRESH_HOME",
+        "folder for downloaded files, Dagster's local files and the embedded server",
+        "a folder of the user's data directory",
+    ),
     Setting("REFRESH_CACHE_FILES", "published files kept for re-loading, at most", "20"),
-    Setting("REFRESH_CACHE_BYTES", "bytes of published files kept, at most; also the largest file that is accepted", "10000000000"),
+    Setting(
+        "REFRESH_CACHE_BYTES",
+        "bytes of published files kept, at most; also the largest file that is accepted",
+        "10000000000",
+    ),
     Setting(
         "DAGSTER_POSTGRES_URL",
         "SQLAlchemy URL of another database for Dagster's own storage; without it the schema `dagster` of PGDATABASE",
         secret=True,
     ),
 )
+# To Postgres less than a millisecond means no limit, and its longest one is 24.8 days.
+_MIN_SECONDS, _MAX_SECONDS = 0.001, 2_000_000.0
+_SECONDS = "a number of seconds from 0.001 to 2000000"
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
@@ -148,9 +171,9 @@ def read_settings(env: Env = os.environ) -> Settings:
         postgres=_postgres(reader),
         base=_base(reader),
         schema=_schema(reader),
-        http_timeout=reader.parsed("REFRESH_HTTP_TIMEOUT", _seconds, "a number of seconds above 0", 300.0),
-        lock_timeout=reader.parsed("REFRESH_LOCK_TIMEOUT", _seconds, "a number of seconds above 0", 30.0),
-        statement_timeout=reader.parsed("REFRESH_STATEMENT_TIMEOUT", _seconds, "a number of seconds above 0", 3600.0),
+        http_timeout=reader.parsed("REFRESH_HTTP_TIMEOUT", _seconds, _SECONDS, 300.0),
+        lock_timeout=reader.parsed("REFRESH_LOCK_TIMEOUT", _seconds, _SECONDS, 30.0),
+        statement_timeout=reader.parsed("REFRESH_STATEMENT_TIMEOUT", _seconds, _SECONDS, 3600.0),
         timezone=_timezone(reader),
         home=_home(reader),
         cache_files=reader.parsed("REFRESH_CACHE_FILES", _count, "a whole number above 0", 20),
@@ -174,6 +197,14 @@ def read_timezone(env: Env = os.environ) -> str:
     timezone = _timezone(reader)
     reader.done()
     return timezone
+
+
+def read_base(env: Env = os.environ) -> BaseUrl:
+    """Return the publisher's address alone. Raises SettingsError."""
+    reader = _Reader(env)
+    base = _base(reader)
+    reader.done()
+    return base
 
 
 def read_home(env: Env = os.environ) -> Path:
@@ -203,7 +234,9 @@ def read_list(name: str, env: Env = os.environ) -> tuple[str, ...]:
 
 def has_postgres_settings(env: Env = os.environ) -> bool:
     """Tell whether any PG* setting points at a server, so that none may be started in its place."""
-    return any(env.get(name, "").strip() for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE"))
+    return any(
+        env.get(name, "").strip() for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE")
+    )
 
 
 def _postgres(reader: _Reader) -> PostgresSettings:
@@ -259,21 +292,26 @@ def _base(reader: _Reader) -> BaseUrl:
 def _schema(reader: _Reader) -> str:
     schema = reader.text("REFRESH_SCHEMA")
     # Postgres cuts longer names in silence, and two schemas could become one.
-    if len(schema.encode()) > 63 or "\0" in schema:  # noqa: PLR2004
+    if len(schema.encode("utf-8", "surrogateescape")) > 63:  # noqa: PLR2004
         reader.wrong.append("REFRESH_SCHEMA must have at most 63 bytes")
+    # The operating system hands over bytes that are not UTF-8 as lone surrogates, which no database takes.
+    if not schema.isprintable():
+        reader.wrong.append("REFRESH_SCHEMA must be printable UTF-8")
     if schema.startswith("pg_") or schema in ("information_schema", "dagster"):
         reader.wrong.append("REFRESH_SCHEMA must not be a schema of Postgres's or Dagster's own")
     return schema
 
 
 def _timezone(reader: _Reader) -> str:
-    return reader.parsed("REFRESH_TIMEZONE", lambda name: ZoneInfo(name).key, "an IANA time zone such as Europe/Berlin", "UTC")
+    return reader.parsed(
+        "REFRESH_TIMEZONE", lambda name: ZoneInfo(name).key, "an IANA time zone such as Europe/Berlin", "UTC"
+    )
 
 
 def _home(reader: _Reader) -> Path:
     given = reader.env.get("REFRESH_HOME", "")
     if given.strip():
-        return Path(given).expanduser().resolve()
+        return reader.parsed("REFRESH_HOME", _folder, "a folder of this machine", Path(given))
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     try:
         # Root's own folder is closed to the account that the embedded server runs under.
@@ -283,22 +321,30 @@ def _home(reader: _Reader) -> Path:
         return site_data_path("refresh-assets")
 
 
+def _folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser().resolve()
+    except RuntimeError:
+        # `~name` of an account that does not exist.
+        raise ValueError from None
+
+
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 65536:  # noqa: PLR2004
+    port = _count(text)
+    if port > 65535:  # noqa: PLR2004
         raise ValueError
     return port
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not (math.isfinite(seconds) and seconds > 0):
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise ValueError
     return seconds
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
+    # int() also takes signs, underscores and the digits of other scripts.
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise ValueError
-    return count
+    return int(text)

@@ -1,0 +1,27 @@
+-- name: limit
+SELECT set_config(
+    name,
+    CASE WHEN setting::bigint = 0 THEN wanted ELSE least(setting::bigint, wanted) END::text,
+    true
+)
+FROM pg_settings
+JOIN (
+    VALUES
+        ('lock_timeout', %(lock)s::bigint),
+        ('statement_timeout', %(statement)s::bigint),
+        ('idle_in_transaction_session_timeout', %(idle)s::bigint)
+) AS limits (name, wanted) USING (name)
+
+-- name: formats
+SELECT
+    set_config('TimeZone', 'UTC', true),
+    set_config('DateStyle', 'ISO, MDY', true),
+    set_config('IntervalStyle', 'postgres', true),
+    set_config('extra_float_digits', '1', true),
+    set_config('bytea_output', 'hex', true),
+    set_config('xmloption', 'content', true)
+
+-- name: sort_memory
+SELECT set_config('work_mem', greatest(setting::bigint, 131072)::text, true)
+FROM pg_settings
+WHERE name = 'work_mem'

@@ -1,0 +1,172 @@
+"""The checks on a published file and on a table, evaluated with each materialization. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.published.files import PublishedFile
+from refresh_assets.published.inspect import Inspection, inspect
+from refresh_assets.published.io_managers import Refresh
+from refresh_assets.published.load import Load, Result
+
+VALUES_SHOWN = 50
+
+
+class Check(NamedTuple):
+    """A check's name, what it promises, and whether a failure stops what is downstream."""
+
+    name: str
+    description: str
+    blocking: bool = False
+
+
+class Verdict(NamedTuple):
+    """What a check found."""
+
+    passed: bool
+    description: str
+    metadata: dict[str, Any]
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+
+    def result(self, asset: dg.AssetKey, name: str) -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(
+            passed=self.passed,
+            asset_key=asset,
+            check_name=name,
+            severity=self.severity,
+            description=self.description,
+            metadata=self.metadata,
+        )
+
+
+FILE_CHECKS = (
+    Check("row_count", "The file has as many rows as the manifest says.", blocking=True),
+    Check("sha256", "The bytes are those whose sha256 the manifest has."),
+)
+TABLE_CHECKS = (
+    Check("row_count", "The table holds as many rows as its last load left."),
+    Check("key_unique", "No two rows have the same key."),
+    Check("rows_accounted_for", "Every published row was either kept or left out by the filter."),
+    Check("drift", "Nobody changed the table's rows behind the last load."),
+    Check("versions", "The transform and the columns are those that their version numbers stand for."),
+    Check("verified", "This run compared the table with what is published, and did not meet another refresh."),
+)
+
+
+def check_specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(check.name, asset=asset, description=check.description, blocking=check.blocking)
+        for check in checks
+    ]
+
+
+def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCheckResult]:
+    """Evaluate the checks on a file that was fetched."""
+    counted = file.layout.rows
+    agrees = counted == file.rows
+    yield Verdict(
+        agrees,
+        f"{counted} rows, as the manifest says" if agrees else f"staged {counted} rows; the manifest says {file.rows}",
+        {"rows": counted, "rows_in_manifest": file.rows},
+    ).result(asset, "row_count")
+    yield Verdict(
+        file.layout.sha256 == file.sha256,
+        f"{file.bytes} bytes hashed again as they were checked",
+        {"sha256": file.layout.sha256, "sha256_in_manifest": file.sha256, "bytes": file.bytes},
+    ).result(asset, "sha256")
+
+
+def table_results(conn: Connection, asset: dg.AssetKey, refresh: Refresh) -> list[dg.AssetCheckResult]:
+    """Evaluate the checks on a table after a refresh, in one snapshot of the database."""
+    if refresh.result is None:
+        raise AssertionError("the IO manager reports what it did before the checks run")
+    result, seen = refresh.result, inspect(conn, refresh.load)
+    verdicts = {
+        "row_count": _row_count(seen),
+        "key_unique": _key_unique(seen),
+        "rows_accounted_for": _accounted_for(seen, refresh.load, result),
+        "drift": _drift(seen, refresh.load, result),
+        "versions": _versions(seen, refresh.load, result),
+        "verified": _verified(result),
+    }
+    return [verdict.result(asset, name) for name, verdict in verdicts.items()]
+
+
+def _row_count(seen: Inspection) -> Verdict:
+    if seen.recorded_rows is None:
+        return _passed(f"{seen.rows} rows; the last load was another job's and left no count", rows=seen.rows)
+    return Verdict(
+        seen.rows == seen.recorded_rows,
+        f"{seen.rows} rows; the last load left {seen.recorded_rows}",
+        {"rows": seen.rows, "rows_of_last_load": seen.recorded_rows},
+    )
+
+
+def _key_unique(seen: Inspection) -> Verdict:
+    how = f"guaranteed by the index {seen.unique_index}" if seen.unique_index else "counted"
+    return Verdict(
+        seen.repeated_keys == 0,
+        f"{seen.repeated_keys} keys stand in more than one row ({how})",
+        {"repeated_keys": seen.repeated_keys, "how": how},
+    )
+
+
+def _accounted_for(seen: Inspection, load: Load, result: Result) -> Verdict:
+    if seen.recorded_rows is None or seen.recorded_staged is None:
+        return _passed("the last load was another job's and left no counts")
+    left_out = seen.recorded_staged - seen.recorded_rows
+    counts = result.filter_counts
+    agrees = left_out == sum(count.rows for count in counts if not count.kept) if counts else left_out >= 0
+    return Verdict(
+        agrees and (load.table.filter is not None or left_out == 0),
+        f"{seen.recorded_staged} published = {seen.recorded_rows} kept + {left_out} left out by the filter",
+        {
+            "rows_staged": seen.recorded_staged,
+            "rows_kept": seen.recorded_rows,
+            "rows_left_out": left_out,
+            "rows_by_value": dg.JsonMetadataValue(
+                {str(count.value): {"rows": count.rows, "kept": count.kept} for count in counts[:VALUES_SHOWN]}
+            ),
+        },
+    )
+
+
+def _drift(seen: Inspection, load: Load, result: Result) -> Verdict:
+    loaded = result.outcome == "loaded"
+    found = result.drift if loaded else seen.drift
+    if found is None:
+        return _passed("the rows are those of the last load")
+    repaired = "; they were loaded again" if loaded else ""
+    return Verdict(False, f"{load.schema}.{load.table.name}: {found}{repaired}", {"found": found})  # noqa: FBT003
+
+
+def _versions(seen: Inspection, load: Load, result: Result) -> Verdict:
+    unbumped = seen.unbumped if result.outcome == "locked" else result.unbumped
+    table = load.table
+    if not unbumped:
+        return _passed(f"transform {table.transform_version}, schema {table.schema_version}")
+    return Verdict(
+        False,  # noqa: FBT003
+        f"table {table.name}: {' and '.join(unbumped)} was not raised although what it stands for "
+        "differs from the last load; raise it in the defs.yaml, so that every job loads the table anew",
+        {"not_raised": ", ".join(unbumped)},
+    )
+
+
+def _verified(result: Result) -> Verdict:
+    if result.outcome != "locked":
+        return _passed(f"compared with the published file: {result.outcome}", outcome=result.outcome)
+    return Verdict(
+        False,  # noqa: FBT003
+        "another refresh held the lock: this run changed nothing and verified nothing",
+        {"outcome": "locked"},
+        dg.AssetCheckSeverity.WARN,
+    )
+
+
+def _passed(description: str, **metadata: Any) -> Verdict:
+    return Verdict(True, description, metadata)  # noqa: FBT003

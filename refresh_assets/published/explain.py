@@ -1,0 +1,123 @@
+"""After a failure: which line, which column and which value of the published file the server did not take."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import Connection, fix_formats
+from refresh_assets.published import compose
+from refresh_assets.published.declaration import Column
+from refresh_assets.published.header import match_header
+from refresh_assets.published.load import Load
+from refresh_assets.published.locate import Record, Values, first_wrong_width, record_at_copy_line, records_with_keys
+from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError
+
+# In every language of the server the first number behind the table's name is the line.
+_COPY_LINE = re.compile(r"refresh_stage\D*?(\d+)")
+VALUE_SHOWN = 80
+
+
+def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyError) -> RefreshError:
+    """Return the error to tell; `conn` is outside of any transaction."""
+    if isinstance(error, RepeatedKeyError):
+        return _explain_key(load, error)
+    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    if isinstance(error.cause, psycopg.errors.BadCopyFileFormat):
+        record = first_wrong_width(load.path, load.layout)
+        if record is not None:
+            return RefreshError(f"{load.table.file}: {_explain_width(record, header)}")
+    record = _record_of(load, error.cause)
+    if record is None:
+        return RefreshError(f"{load.table.file}: {error.cause.diag.message_primary or error.cause}")
+    by_name = {column.name: column for column in load.table.published}
+    for name, value in zip(header, record.values, strict=False):
+        problem = _problem(conn, by_name[name], value)
+        if problem is not None:
+            return RefreshError(
+                f"{load.table.file}: {record.place}: column {name}: {problem}; the publisher must mend the file"
+            )
+    return RefreshError(f"{load.table.file}: {record.place}: {error.cause.diag.message_primary or error.cause}")
+
+
+def _record_of(load: Load, cause: psycopg.Error) -> Record | None:
+    found = _COPY_LINE.search(cause.diag.context or "")
+    return record_at_copy_line(load.path, load.layout, int(found[1])) if found else None
+
+
+def _explain_width(record: Record, header: tuple[str, ...]) -> str:
+    text = f"{record.place}: {len(record.values)} fields where the header has {len(header)}"
+    if len(record.values) < len(header):
+        text += f" (column {header[len(record.values)]} is missing)"
+    return text + "; the publisher must mend the file"
+
+
+def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
+    """Ask the server whether a column takes a value; return its complaint."""
+    if value is None:
+        return None if column.nullable else "empty, which is NULL; it must have a value"
+    try:
+        with conn.transaction():
+            fix_formats(conn)
+            # The column's own input conversion: a cast would cut a text that is too long.
+            conn.execute(
+                sql.SQL("CREATE TEMPORARY TABLE refresh_value (value {}) ON COMMIT DROP").format(
+                    compose.declared_sql(column.type)
+                )
+            )
+            conn.execute(sql.SQL("INSERT INTO refresh_value VALUES ({})").format(sql.Literal(value)))
+    except psycopg.Error as error:
+        return f"{_shown(value)} is no {column.type} ({error.diag.message_primary})"
+    return None
+
+
+def _explain_key(load: Load, error: RepeatedKeyError) -> RefreshError:
+    lines = _key_lines(load, error)
+    places = [
+        f"{', '.join(_shown(value) for value in key)}" + (f" on {lines[key]}" if lines.get(key) else "")
+        for key in error.keys
+    ]
+    return RefreshError(
+        f"{load.table.file}: the key ({', '.join(load.table.key)}) is not unique: {'; '.join(places)}"
+        "; the publisher must mend the file"
+    )
+
+
+def _key_lines(load: Load, error: RepeatedKeyError) -> dict[Values, str]:
+    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    if any(name not in header for name in load.table.key):
+        return {}
+    types = {column.name: column.type for column in load.table.columns}
+    normalisers = [_normaliser(types[name]) for name in load.table.key]
+
+    def normalise(values: Values) -> tuple[Any, ...]:
+        return tuple(
+            None if value is None else normal(value) for normal, value in zip(normalisers, values, strict=True)
+        )
+
+    places = [header.index(name) for name in load.table.key]
+    found = records_with_keys(load.path, load.layout, places, error.keys, normalise)
+    return {key: ", ".join(record.place for record in records) for key, records in found.items()}
+
+
+def _normaliser(type_name: str) -> Callable[[str], Any]:
+    """Return a function under which two texts that are the same value of a type become equal."""
+    plain = type_name.strip().lower()
+    if plain == "uuid":
+        return lambda text: uuid.UUID(text.strip())
+    if plain in ("smallint", "int2", "integer", "int", "int4", "bigint", "int8"):
+        return lambda text: int(text.strip())
+    if plain.startswith(("numeric", "decimal")):
+        return lambda text: Decimal(text.strip())
+    return lambda text: text
+
+
+def _shown(value: str) -> str:
+    return ascii(value) if len(value) <= VALUE_SHOWN else ascii(value[:VALUE_SHOWN]) + "…"

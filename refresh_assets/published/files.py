@@ -1,0 +1,55 @@
+"""A published file as it goes from asset to asset: in the cache, verified, and found to be sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from refresh_assets.published.cache import Cache
+from refresh_assets.published.cache_files import CachedFile
+from refresh_assets.published.dialect import Layout, scan
+from refresh_assets.published.fetch import Publisher
+from refresh_assets.published.transfer import FetchError
+from refresh_assets.settings import Settings
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file in the cache with what the manifest said of it (`rows`) and how it is laid out."""
+
+    name: str
+    sha256: str
+    rows: int
+    bytes: int
+    path: Path
+    layout: Layout
+
+
+def cache_of(settings: Settings) -> Cache:
+    return Cache(settings.home / "cache", settings.cache_files, settings.cache_bytes)
+
+
+def publisher_of(settings: Settings) -> Publisher:
+    return Publisher(settings.base, settings.http_timeout, cache_of(settings))
+
+
+def checked(file: CachedFile, name: str) -> PublishedFile:
+    """Check the bytes of a cached file. Raises FileFormatError, and FetchError where they are not what was verified."""
+    layout = scan(file.path, name)
+    if layout.sha256 != file.sha256:
+        file.path.unlink(missing_ok=True)
+        raise FetchError(
+            f"{name}: the file in the cache has sha256 {layout.sha256}, not {file.sha256} under which it was kept; "
+            "it was removed, run again to fetch it anew"
+        )
+    return PublishedFile(name, file.sha256, file.rows, layout.bytes, file.path, layout)
+
+
+def from_cache(settings: Settings, name: str, sha256: str) -> PublishedFile:
+    """Return an earlier file of the cache. Raises FetchError that lists what is there where this one is not."""
+    cache = cache_of(settings)
+    file = cache.get(sha256.strip().lower())
+    if file is None or file.name != name:
+        kept = ", ".join(kept.sha256 for kept in cache.list() if kept.name == name)
+        raise FetchError(f"{name}: no file with sha256 {sha256} is in the cache; of this name it has {kept or 'none'}")
+    return checked(file, name)

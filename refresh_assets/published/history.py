@@ -1,0 +1,158 @@
+"""The state of a table's last load and the history of its loads, read and written inside the replace's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.queries import queries
+from refresh_assets.published import compose
+from refresh_assets.published.declaration import Table
+from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
+from refresh_assets.published.load import Load
+
+# A weekly table reaches this after nineteen years.
+LOADS_KEPT = 1000
+# A fingerprint covers every row up to this many, and an even sample of about as many above.
+FINGERPRINT_ROWS = 1_000_000
+
+_STATE = queries("refresh_assets.published", "sql/state.sql")
+_CREATE = queries("refresh_assets.published", "sql/create.sql")
+_APPLY = queries("refresh_assets.published", "sql/apply.sql")
+
+
+@dataclass(frozen=True)
+class State:
+    """What the last load of a table, by whichever job, left in refresh_state."""
+
+    job_key: str
+    parts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The sum of the hashes of all rows, or of those whose key's hash the modulus divides."""
+
+    rows: int
+    value: Decimal
+    modulus: int
+
+
+@dataclass(frozen=True)
+class PastLoad:
+    """A row of refresh_loads."""
+
+    load_id: int
+    loaded_at: datetime
+    job_key: str
+    rows_staged: int
+    fingerprint: Fingerprint
+    transform_fingerprint: str
+    schema_fingerprint: str
+    parts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a load did, in rows."""
+
+    staged: int
+    kept: int
+    added: int
+    changed: int
+    removed: int
+
+
+def create_tables(conn: Connection, schema: str) -> None:
+    """Create the schema, refresh_state and refresh_loads where they are absent, in a transaction of its own."""
+    schema_name = sql.Identifier(schema)
+    absent = conn.execute(_CREATE["absent"].format(schema=sql.Literal(schema))).fetchone()
+    if absent is None or not any(absent):
+        return
+    with conn.transaction():
+        conn.execute(_CREATE["create_lock"].format(schema=sql.Literal(schema)))
+        no_schema, no_state, no_loads = absent
+        # Each only where absent: the role may lack the right to create what somebody else made for it.
+        if no_schema:
+            conn.execute(_CREATE["schema"].format(schema=schema_name))
+        if no_state:
+            conn.execute(_CREATE["state"].format(schema=schema_name))
+        if no_loads:
+            conn.execute(_CREATE["loads"].format(schema=schema_name))
+            conn.execute(_CREATE["loads_index"].format(schema=schema_name))
+
+
+def try_lock(conn: Connection, schema: str, table: Table) -> bool:
+    """Take the table's advisory lock for the open transaction; False where another session holds it."""
+    row = conn.execute(_STATE["try_lock"].format(name=sql.Literal(schema + table.lock_suffix))).fetchone()
+    return bool(row and row[0])
+
+
+def read_state(conn: Connection, schema: str, job: str) -> State | None:
+    row = conn.execute(_STATE["state"].format(schema=sql.Identifier(schema), job=sql.Literal(job))).fetchone()
+    return State(*cast("tuple[str, Mapping[str, Any]]", row)) if row else None
+
+
+def last_load(conn: Connection, schema: str, job: str) -> PastLoad | None:
+    row: Any = conn.execute(_STATE["last_load"].format(schema=sql.Identifier(schema), job=sql.Literal(job))).fetchone()
+    if row is None:
+        return None
+    load_id, loaded_at, job_key, staged, kept, value, modulus, transform, columns, parts = row
+    return PastLoad(load_id, loaded_at, job_key, staged, Fingerprint(kept, value, modulus), transform, columns, parts)
+
+
+def write(conn: Connection, load: Load, counts: Counts, fingerprint: Fingerprint, *, drifted: bool) -> int:
+    """Write the state and one row of history; return the load's number."""
+    schema, job = sql.Identifier(load.schema), sql.Literal(load.table.file)
+    common = {
+        "schema": schema,
+        "job": job,
+        "job_key": sql.Literal(load.job_key),
+        "parts": sql.Literal(Jsonb(load.parts)),
+    }
+    conn.execute(_STATE["write_state"].format(**common))
+    row: Any = conn.execute(
+        _STATE["write_load"].format(
+            **common,
+            run_id=sql.Literal(load.run_id),
+            rows_staged=sql.Literal(counts.staged),
+            rows_kept=sql.Literal(counts.kept),
+            added=sql.Literal(counts.added),
+            changed=sql.Literal(counts.changed),
+            removed=sql.Literal(counts.removed),
+            drifted=sql.Literal(drifted),
+            shrink_accepted=sql.Literal(load.accept_shrink),
+            fingerprint=sql.Literal(fingerprint.value),
+            fingerprint_modulus=sql.Literal(fingerprint.modulus),
+            transform_fingerprint=sql.Literal(transform_fingerprint(load.table)),
+            schema_fingerprint=sql.Literal(schema_fingerprint(load.table)),
+        )
+    ).fetchone()
+    conn.execute(_STATE["prune_loads"].format(schema=schema, job=job, keep=sql.Literal(LOADS_KEPT)))
+    return int(row[0])
+
+
+def fingerprint(conn: Connection, schema: str, table: Table, modulus: int) -> Fingerprint:
+    """Count the target's rows and fingerprint them, in one pass."""
+    columns = [column.name for column in table.columns]
+    row: Any = conn.execute(
+        _APPLY["fingerprint"].format(
+            target=sql.Identifier(schema, table.name),
+            key_hash=compose.key_hash(table.key),
+            row_hash=compose.row_hash(columns),
+            modulus=sql.Literal(modulus),
+        )
+    ).fetchone()
+    return Fingerprint(int(row[0]), Decimal(row[1]), modulus)
+
+
+def modulus_for(rows: int) -> int:
+    """Return the modulus with which a table of so many rows is fingerprinted."""
+    return max(1, -(-rows // FINGERPRINT_ROWS))

@@ -1,0 +1,68 @@
+"""A look at a table and its history in one snapshot of the database, without changing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import IsolationLevel, sql
+
+from refresh_assets.postgres.connect import Connection, fix_formats
+from refresh_assets.postgres.queries import queries
+from refresh_assets.published import compose
+from refresh_assets.published.load import Load
+from refresh_assets.published.standing import Standing
+from refresh_assets.published.target import Target
+
+_INSPECT = queries("refresh_assets.published", "sql/inspect.sql")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the table holds and what its last load recorded; None where that load was another job's."""
+
+    rows: int
+    repeated_keys: int
+    unique_index: str | None
+    recorded_rows: int | None
+    recorded_staged: int | None
+    drift: str | None
+    unbumped: tuple[str, ...]
+
+
+def inspect(conn: Connection, load: Load) -> Inspection:
+    """Look at the table of a load. Raises psycopg.Error."""
+    conn.isolation_level = IsolationLevel.REPEATABLE_READ
+    conn.read_only = True
+    with conn.transaction():
+        fix_formats(conn)
+        target = Target(conn, load.schema, load.table)
+        standing = Standing.read(conn, load)
+        last = standing.last
+        rows = target.count() if target.exists() else 0
+        unique_index = _unique_index(conn, target)
+        return Inspection(
+            rows=rows,
+            repeated_keys=0 if unique_index or not target.exists() else _repeated_keys(conn, target),
+            unique_index=unique_index,
+            recorded_rows=last.fingerprint.rows if last else None,
+            recorded_staged=last.rows_staged if last else None,
+            drift=standing.drift,
+            unbumped=standing.unbumped,
+        )
+
+
+def _unique_index(conn: Connection, target: Target) -> str | None:
+    row: Any = conn.execute(
+        _INSPECT["unique_index"].format(
+            target=sql.Literal(target.name.as_string(conn)), key=sql.Literal(sorted(target.table.key))
+        )
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _repeated_keys(conn: Connection, target: Target) -> int:
+    row: Any = conn.execute(
+        _INSPECT["repeated_keys"].format(target=target.name, key=compose.names(target.table.key))
+    ).fetchone()
+    return int(row[0])

@@ -1,0 +1,106 @@
+"""How assets hand over to each other; a table is stored by the locked replace. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import extract_data_version_from_entry
+from pydantic import PrivateAttr
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import connect
+from refresh_assets.published import metadata
+from refresh_assets.published.cache import Cache
+from refresh_assets.published.files import PublishedFile, cache_of, checked
+from refresh_assets.published.load import Load, Result
+from refresh_assets.published.manifest import Manifest
+from refresh_assets.published.replace import replace
+from refresh_assets.secrets import masking
+from refresh_assets.settings import Settings, read_settings
+
+
+@dataclass
+class Refresh:
+    """A load on its way into the table; the IO manager adds what came of it."""
+
+    load: Load
+    settings: Settings
+    result: Result | None = None
+
+
+class ManifestIOManager(dg.ConfigurableIOManager):
+    """Hands the manifest over within a run; a step that runs without it gets None and fetches it itself."""
+
+    _manifests: dict[str, Manifest] = PrivateAttr(default_factory=dict)
+
+    def handle_output(self, context: dg.OutputContext, obj: Manifest) -> None:
+        self._manifests[context.run_id] = obj
+
+    def load_input(self, context: dg.InputContext) -> Manifest | None:
+        upstream = context.upstream_output
+        return self._manifests.get(upstream.run_id) if upstream is not None else None
+
+
+class PublishedFileIOManager(dg.ConfigurableIOManager):
+    """Hands a verified file over by its sha256; the bytes stay in the cache."""
+
+    _files: dict[str, PublishedFile] = PrivateAttr(default_factory=dict)
+
+    def handle_output(self, context: dg.OutputContext, obj: PublishedFile) -> None:  # noqa: ARG002 - Dagster's signature
+        self._files[obj.sha256] = obj
+
+    def load_input(self, context: dg.InputContext) -> PublishedFile:
+        """Return the file of the last materialization. Raises RefreshError where it is not in the cache."""
+        asset = context.asset_key.to_user_string()
+        sha256 = _last_metadata(context).get("sha256")
+        if sha256 is None:
+            raise RefreshError(f"no file was ever fetched; materialize `{asset}` first")
+        known = self._files.get(str(sha256.value))
+        if known is not None:
+            return known
+        with masking():
+            cache: Cache = cache_of(read_settings())
+            cached = cache.get(str(sha256.value))
+            if cached is None:
+                raise RefreshError(
+                    f"the file of the last materialization (sha256 {sha256.value}) is not in the cache of this host; "
+                    f"materialize `{asset}` again"
+                )
+            return checked(cached, cached.name)
+
+
+class TableIOManager(dg.ConfigurableIOManager):
+    """Stores a file as a table: the locked replace, in one transaction."""
+
+    def handle_output(self, context: dg.OutputContext, obj: Refresh) -> None:
+        """Replace the table's rows. Raises what `replace` raises; then nothing has changed."""
+        with masking(), connect(obj.settings.postgres, f"refresh-assets {obj.load.table.name}") as conn:
+            obj.result = replace(
+                conn,
+                obj.load,
+                lock_seconds=obj.settings.lock_timeout,
+                statement_seconds=obj.settings.statement_timeout,
+            )
+        context.log.info("%s: %s", obj.load.table.name, obj.result.message)
+        context.add_output_metadata(metadata.of_result(obj.load, obj.result))
+        context.step_context.set_data_version(context.asset_key, self._data_version(context, obj.result))
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        raise RefreshError(f"{context.asset_key.to_user_string()} is a table of the database: read it with SQL")
+
+    def _data_version(self, context: dg.OutputContext, result: Result) -> dg.DataVersion:
+        """Return the job key; a run that met the lock leaves the version as it was."""
+        if result.outcome != "locked":
+            return dg.DataVersion(result.job_key)
+        event = context.step_context.instance.get_latest_data_version_record(context.asset_key)
+        last = extract_data_version_from_entry(event.event_log_entry) if event else None
+        return last or dg.DataVersion("not verified yet")
+
+
+def _last_metadata(context: dg.InputContext) -> Any:
+    """Return the metadata of the asset's last materialization, empty where there is none."""
+    event = context.instance.get_latest_materialization_event(context.asset_key)
+    materialization = event.asset_materialization if event else None
+    return materialization.metadata if materialization else {}

@@ -1,0 +1,155 @@
+"""The locked replace: one transaction after which the table holds what is published, or what it held before."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tenacity
+from psycopg import errors
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import Connection, fix_formats, limit
+from refresh_assets.published import history
+from refresh_assets.published.explain import explain
+from refresh_assets.published.guards import check_shrink
+from refresh_assets.published.history import Counts, Fingerprint
+from refresh_assets.published.job_key import changed_parts
+from refresh_assets.published.load import Load, Outcome, Result
+from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, stage
+from refresh_assets.published.standing import Standing
+from refresh_assets.published.target import Target
+
+ATTEMPTS = 5
+_log = logging.getLogger(__name__)
+
+
+def replace(
+    conn: Connection,
+    load: Load,
+    *,
+    lock_seconds: float = 30,
+    statement_seconds: float = 3600,
+    progress: Callable[[int], None] = lambda _bytes: None,
+) -> Result:
+    """Make the table equal to the file in one transaction on `conn`, or find that it is.
+
+    A serialization failure or a deadlock repeats the whole transaction, at most five times. Any other error rolls it
+    back and is raised: RefreshError where a person can mend it, psycopg.Error otherwise.
+    """
+    history.create_tables(conn, load.schema)
+    attempts = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((errors.SerializationFailure, errors.DeadlockDetected)),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+        before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
+        reraise=True,
+    )
+    try:
+        return attempts(_attempt, conn, load, lock_seconds, statement_seconds, progress)
+    except (CopyFailedError, RepeatedKeyError) as error:
+        raise explain(conn, load, error) from error
+    except errors.LockNotAvailable as error:
+        raise RefreshError(
+            f"lock time-out: another session holds a lock on table {load.schema}.{load.table.name}; "
+            "nothing was changed, the next run tries again"
+        ) from error
+
+
+def _attempt(
+    conn: Connection, load: Load, lock_seconds: float, statement_seconds: float, progress: Callable[[int], None]
+) -> Result:
+    with conn.transaction():
+        limit(conn, lock_seconds=lock_seconds, statement_seconds=statement_seconds)
+        fix_formats(conn)
+        return _Replace(conn, load, progress).run()
+
+
+@dataclass
+class _Phases:
+    """Seconds spent in each phase, in the order in which they came."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.monotonic)
+
+    def end(self, phase: str) -> None:
+        now = time.monotonic()
+        self.seconds[phase] = now - self._since
+        self._since = now
+
+
+@dataclass
+class _Replace:
+    """One attempt, inside its transaction."""
+
+    conn: Connection
+    load: Load
+    progress: Callable[[int], None]
+
+    def __post_init__(self) -> None:
+        self.target = Target(self.conn, self.load.schema, self.load.table)
+        self.phases = _Phases()
+
+    def run(self) -> Result:
+        if not history.try_lock(self.conn, self.load.schema, self.load.table):
+            return self._result("locked")
+        standing = Standing.read(self.conn, self.load)
+        self.phases.end("compare state")
+        if standing.same_key and standing.drift is None:
+            return self._result(
+                "unchanged",
+                rows=self.target.count(),
+                rows_staged=standing.last.rows_staged if standing.last else None,
+                unbumped=standing.unbumped,
+            )
+        return self._load(standing)
+
+    def _load(self, standing: Standing) -> Result:
+        source = stage(self.conn, self.load, self.progress)
+        self.phases.end("stage")
+        self.target.create()
+        self.target.lock()
+        rows_before = self.target.count()
+        parts = changed_parts(standing.state.parts, self.load.parts) if standing.state else ()
+        if not self.load.accept_shrink:
+            staged_before = standing.last.rows_staged if standing.last else None
+            check_shrink(self.load, source, rows_before, parts, staged_before)
+        changes = self.target.replace(source, rows_before)
+        self.phases.end("apply")
+        fingerprint = self._verify(source)
+        counts = Counts(self.load.rows, source.rows, changes.added, changes.changed, changes.removed)
+        load_id = history.write(self.conn, self.load, counts, fingerprint, drifted=standing.drift is not None)
+        self.phases.end("verify")
+        return self._result(
+            "loaded",
+            rows=source.rows,
+            rows_staged=self.load.rows,
+            added=changes.added,
+            changed=changes.changed,
+            removed=changes.removed,
+            first_load=standing.state is None,
+            changed_parts=parts,
+            drift=standing.drift,
+            unbumped=standing.unbumped,
+            load_id=load_id,
+            filter_counts=source.filter_counts,
+            samples=changes.samples,
+        )
+
+    def _verify(self, source: Source) -> Fingerprint:
+        """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""
+        modulus = history.modulus_for(source.rows)
+        found = history.fingerprint(self.conn, self.load.schema, self.load.table, modulus)
+        if found.rows != source.rows:
+            raise RefreshError(
+                f"after loading, table {self.target.shown} held {found.rows} rows where {source.rows} were kept; "
+                "it has rows without a key or with a repeated one, or something removes rows as they are written; "
+                "nothing was loaded"
+            )
+        return found
+
+    def _result(self, outcome: Outcome, **what: Any) -> Result:
+        return Result(outcome, self.load.job_key, self.load.parts, phases=self.phases.seconds, **what)

@@ -1,0 +1,84 @@
+-- name: target_columns
+SELECT
+    attribute.attname,
+    format_type(attribute.atttypid, attribute.atttypmod),
+    staged.attname IS NOT NULL AND format_type(attribute.atttypid, attribute.atttypmod)
+        = format_type(staged.atttypid, staged.atttypmod),
+    attribute.attgenerated <> ''
+FROM pg_attribute AS attribute
+LEFT JOIN pg_attribute AS staged
+    ON staged.attrelid = to_regclass(nullif({source}, '')) AND staged.attname = attribute.attname
+    AND staged.attnum > 0 AND NOT staged.attisdropped
+WHERE attribute.attrelid = to_regclass({target}) AND attribute.attnum > 0 AND NOT attribute.attisdropped
+
+-- name: has_row_triggers
+SELECT EXISTS (
+    SELECT FROM pg_trigger
+    WHERE tgrelid = to_regclass({target}) AND NOT tgisinternal AND tgenabled <> 'D'
+)
+
+-- name: lock_target
+LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE
+
+-- name: count
+SELECT count(*) FROM {target}
+
+-- name: fingerprint
+SELECT count(*), coalesce(sum(row_hash), 0)
+FROM (
+    SELECT CASE WHEN mod({key_hash}, {modulus}) = 0 THEN {row_hash} END AS row_hash FROM {target} AS hashed
+) AS hashes
+
+-- name: delta
+CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
+SELECT
+    CASE WHEN target.ctid IS NULL THEN 'added' WHEN source.ctid IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
+    {columns}
+FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FULL JOIN {target} AS target ON {same_key}
+WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+
+-- name: delta_counts
+SELECT
+    count(*) FILTER (WHERE "refresh:kind" = 'added'),
+    count(*) FILTER (WHERE "refresh:kind" = 'changed'),
+    count(*) FILTER (WHERE "refresh:kind" = 'removed')
+FROM pg_temp.refresh_delta
+
+-- name: delete
+DELETE FROM {target} AS target USING pg_temp.refresh_delta AS delta
+WHERE delta."refresh:kind" = 'removed' AND {delta_key}
+
+-- name: update
+UPDATE {target} AS target SET {assignments} FROM pg_temp.refresh_delta AS delta
+WHERE delta."refresh:kind" = 'changed' AND {delta_key}
+
+-- name: insert
+INSERT INTO {target} ({columns})
+SELECT {columns} FROM pg_temp.refresh_delta WHERE "refresh:kind" = 'added'
+
+-- name: insert_all
+INSERT INTO {target} ({columns})
+SELECT {columns} FROM {source} AS staged WHERE {keep}
+
+-- name: still_differs
+SELECT count(*)
+FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FULL JOIN {target} AS target ON {same_key}
+WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+
+-- name: sample_delta
+SELECT {texts} FROM pg_temp.refresh_delta AS delta WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}
+
+-- name: sample_target
+SELECT {texts} FROM {target} AS target JOIN pg_temp.refresh_delta AS delta ON {delta_key}
+WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}
+
+-- name: sample_rows
+SELECT {texts} FROM {target} AS target LIMIT {limit}
+
+-- name: declared_types
+SELECT attname, format_type(atttypid, atttypmod)
+FROM pg_attribute
+WHERE attrelid IN (to_regclass('pg_temp.refresh_stage'), to_regclass('pg_temp.refresh_transformed'))
+    AND attnum > 0 AND NOT attisdropped

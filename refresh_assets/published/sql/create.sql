@@ -1,0 +1,46 @@
+-- name: absent
+SELECT
+    to_regnamespace(quote_ident({schema})) IS NULL,
+    to_regclass(format('%I.refresh_state', {schema}::text)) IS NULL,
+    to_regclass(format('%I.refresh_loads', {schema}::text)) IS NULL
+
+-- name: create_lock
+SELECT pg_advisory_xact_lock(hashtext('refresh:create:' || {schema}))
+
+-- name: schema
+CREATE SCHEMA IF NOT EXISTS {schema}
+
+-- name: state
+CREATE TABLE IF NOT EXISTS {schema}.refresh_state (
+    job text PRIMARY KEY,
+    job_key text NOT NULL,
+    parts jsonb NOT NULL
+)
+
+-- name: loads
+CREATE TABLE IF NOT EXISTS {schema}.refresh_loads (
+    load_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    loaded_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    job text NOT NULL,
+    job_key text NOT NULL,
+    parts jsonb NOT NULL,
+    run_id text,
+    rows_staged bigint NOT NULL,
+    rows_kept bigint NOT NULL,
+    added bigint NOT NULL,
+    changed bigint NOT NULL,
+    removed bigint NOT NULL,
+    seconds double precision NOT NULL,
+    drifted boolean NOT NULL,
+    shrink_accepted boolean NOT NULL,
+    fingerprint numeric NOT NULL,
+    fingerprint_modulus bigint NOT NULL,
+    transform_fingerprint text NOT NULL,
+    schema_fingerprint text NOT NULL
+)
+
+-- name: loads_index
+CREATE INDEX IF NOT EXISTS refresh_loads_job ON {schema}.refresh_loads (job, load_id DESC)
+
+-- name: target
+CREATE TABLE IF NOT EXISTS {target} ({columns}, PRIMARY KEY ({key}))

@@ -1,0 +1,76 @@
+"""How a table stands to its last load: does it still hold it, and was the declaration changed in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.published import history
+from refresh_assets.published.declaration import Table
+from refresh_assets.published.history import PastLoad, State
+from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
+from refresh_assets.published.load import Load
+from refresh_assets.published.target import Target
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a table before anything is done to it.
+
+    `last` is the last load of our history, None where the state is another job's: that load is trusted. `drift` says
+    how the table differs from what the last load left, `unbumped` names the version numbers left alone although what
+    they stand for differs.
+    """
+
+    state: State | None
+    last: PastLoad | None
+    drift: str | None
+    unbumped: tuple[str, ...]
+    same_key: bool
+
+    @classmethod
+    def read(cls, conn: Connection, load: Load) -> Standing:
+        """Read it in the open transaction. Raises RefreshError where the table lacks a declared column."""
+        state = history.read_state(conn, load.schema, load.table.file)
+        last = history.last_load(conn, load.schema, load.table.file)
+        if last is not None and (state is None or state.job_key != last.job_key):
+            last = None
+        same_key = state is not None and state.job_key == load.job_key
+        # With another key it is loaded anyway; the number of rows costs next to nothing to compare.
+        drift = _drift(conn, load, last, count_only=not same_key) if state is not None else None
+        return cls(state, last, drift, _unbumped_versions(load.table, last), same_key)
+
+
+def _drift(conn: Connection, load: Load, last: PastLoad | None, *, count_only: bool) -> str | None:
+    target = Target(conn, load.schema, load.table)
+    if not target.exists():
+        return "the table is gone"
+    if last is None:
+        return None
+    recorded = last.fingerprint
+    if count_only:
+        rows = target.count()
+        return None if rows == recorded.rows else _other_rows(recorded.rows, rows)
+    target.check_columns()
+    now = history.fingerprint(conn, load.schema, load.table, recorded.modulus)
+    if now.rows != recorded.rows:
+        return _other_rows(recorded.rows, now.rows)
+    return None if now.value == recorded.value else "rows were changed behind the last load"
+
+
+def _unbumped_versions(table: Table, last: PastLoad | None) -> tuple[str, ...]:
+    if last is None:
+        return ()
+    versions = (
+        ("transform_version", "transform", table.transform_version, last.transform_fingerprint, transform_fingerprint),
+        ("schema_version", "schema", table.schema_version, last.schema_fingerprint, schema_fingerprint),
+    )
+    return tuple(
+        name
+        for name, part, version, recorded, fingerprint in versions
+        if last.parts.get(part) == version and recorded != fingerprint(table)
+    )
+
+
+def _other_rows(recorded: int, found: int) -> str:
+    return f"the table held {found} rows where the last load left {recorded}"
