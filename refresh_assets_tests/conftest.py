@@ -1,3 +1,3 @@
-"""Fixtures for all tests: see postgres_fixtures."""
+"""Fixtures for all tests."""
 
-pytest_plugins = ["refresh_assets_tests.postgres_fixtures"]
+pytest_plugins = ["refresh_assets_tests.postgres_fixtures", "refresh_assets_tests.published_fixtures"]

@@ -16,6 +16,10 @@ class DeclaredColumn(dg.Model, dg.Resolvable):
     nullable: bool = True
     expression: str | None = None
     published: bool = True
+    published_type: str | None = None
+
+    def declaration(self) -> Column:
+        return Column(**self.model_dump())
 
 
 class DeclaredFilter(dg.Model, dg.Resolvable):
@@ -56,10 +60,7 @@ class PublishedTable(dg.Component, dg.Model, dg.Resolvable):
             name=self.name or folder,
             file=self.file,
             key=tuple(self.key),
-            columns=tuple(
-                Column(column.name, column.type, column.nullable, column.expression, column.published)
-                for column in self.columns
-            ),
+            columns=tuple(column.declaration() for column in self.columns),
             filter=None
             if self.filter is None
             else RowFilter(

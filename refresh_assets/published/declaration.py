@@ -25,7 +25,8 @@ class Column:
     """A column of the table.
 
     `type` is a Postgres type as in CREATE TABLE. `expression`, where given, is SQL over the file's columns whose value
-    is stored instead of the published one. A column that is not `published` stands in the table only.
+    is stored instead of the published one; that one may then be NULL, and of another type, `published_type`. A column
+    that is not `published` stands in the table only.
     """
 
     name: str
@@ -33,6 +34,14 @@ class Column:
     nullable: bool = True
     expression: str | None = None
     published: bool = True
+    published_type: str | None = None
+
+    @property
+    def staged(self) -> Column:
+        """The column as the file has it."""
+        if self.expression is None:
+            return self
+        return Column(self.name, self.published_type or self.type)
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,8 @@ class Table:
 
     @property
     def published(self) -> tuple[Column, ...]:
-        """The columns that the file has."""
-        return tuple(column for column in self.columns if column.published)
+        """The columns of the file, as it has them."""
+        return tuple(column.staged for column in self.columns if column.published)
 
     @property
     def transformed(self) -> bool:
@@ -115,8 +124,11 @@ def _key_problems(table: Table) -> Iterable[str]:
 
 def _column_problems(table: Table) -> Iterable[str]:
     for column in table.columns:
-        if not _TYPE.fullmatch(column.type.strip()):
-            yield f"column {column.name!r}: {column.type!r} is not a Postgres type"
+        for type_name in (column.type, column.published_type):
+            if type_name is not None and not _TYPE.fullmatch(type_name.strip()):
+                yield f"column {column.name!r}: {type_name!r} is not a Postgres type"
+        if column.published_type is not None and (column.expression is None or not column.published):
+            yield f"column {column.name!r}: published_type goes with an expression over a published column"
         if column.expression is not None and not column.expression.strip():
             yield f"column {column.name!r} has an empty expression"
         if column.expression is None and not column.published:

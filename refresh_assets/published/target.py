@@ -155,14 +155,15 @@ class Target:
         row: Any = self.conn.execute(_APPLY["delta_counts"]).fetchone()
         added, changed, removed = row
         samples = self._samples()
-        self._change(key, rest)
+        self._change(source, key, rest)
         return Changes(added, changed, removed, samples)
 
-    def _change(self, key: tuple[str, ...], rest: list[str]) -> None:
+    def _change(self, source: Source, key: tuple[str, ...], rest: list[str]) -> None:
         delta_key = compose.same_key(key, "target", "delta")
         self.conn.execute(_APPLY["delete"].format(target=self.name, delta_key=delta_key))
         # A key may be equal and yet written otherwise: 1.0 and 1.00.
-        assigned = rest + [name for name in key if not compose.is_plain(self._declared_types()[name])]
+        types = self._types(source)
+        assigned = rest + [name for name in key if not compose.is_plain(types[name])]
         if assigned:
             assignments = compose.COMMA.join(
                 sql.SQL("{0} = delta.{0}").format(sql.Identifier(name)) for name in assigned
@@ -199,7 +200,7 @@ class Target:
             )
 
     def _join(self, source: Source, cast_target: frozenset[str]) -> dict[str, sql.Composable]:
-        types = self._declared_types()
+        types = self._types(source)
         compared = [
             (name, types[name])
             for name in self._columns
@@ -214,9 +215,9 @@ class Target:
             "differs": compose.differs(compared, cast_target),
         }
 
-    def _declared_types(self) -> dict[str, str]:
-        """Return the declared types as Postgres writes them, of this session's stage."""
-        rows: Any = self.conn.execute(_APPLY["declared_types"]).fetchall()
+    def _types(self, source: Source) -> dict[str, str]:
+        """Return the declared types as Postgres writes them."""
+        rows: Any = self.conn.execute(_APPLY["declared_types"].format(source=self._literal(source.name))).fetchall()
         return dict(rows)
 
     def _has_row_triggers(self) -> bool:

@@ -80,5 +80,4 @@ SELECT {texts} FROM {target} AS target LIMIT {limit}
 -- name: declared_types
 SELECT attname, format_type(atttypid, atttypmod)
 FROM pg_attribute
-WHERE attrelid IN (to_regclass('pg_temp.refresh_stage'), to_regclass('pg_temp.refresh_transformed'))
-    AND attnum > 0 AND NOT attisdropped
+WHERE attrelid = to_regclass({source}) AND attnum > 0 AND NOT attisdropped

@@ -1,0 +1,212 @@
+"""Keeping passwords out of every text that a person, a log or a table gets to see."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.settings import default_password_file
+
+MASK = "***"
+
+_PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD")
+_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE")
+_USERS = ("PGUSER", "SMTP_USER")
+# `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
+_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
+_SLASHED_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):(?!\d+(?:[/?#\s]|$))[^\s@"<>]*@""")
+_SHORT = 6
+_MIN_INNER = 6
+_MAX_FILE = 1_000_000
+
+
+def mask(text: str, env: Mapping[str, str] = os.environ) -> str:
+    """Return a text without the passwords of the environment and its password file, however they are written in it."""
+    return _mask(text, _pattern(env))
+
+
+def masked(error: BaseException, env: Mapping[str, str] = os.environ) -> str:
+    """Return the text of an exception without passwords; its type's name where it has no text."""
+    return mask(_text(error) or type(error).__name__, env)
+
+
+@contextlib.contextmanager
+def masking(env: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Raise a RefreshError with a masked text in place of an exception that holds a password anywhere in its chain.
+
+    All other exceptions pass as they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        clean = _clean(error, _pattern(env))
+        if clean is None:
+            raise
+        try:
+            raise clean.with_traceback(error.__traceback__) from None
+        finally:
+            # `from None` only hides the exception that holds the password.
+            clean.__context__ = None
+
+
+def _clean(error: Exception, pattern: re.Pattern[str] | None) -> RefreshError | None:
+    """Return what to raise in place of an exception, or None where it holds no secret."""
+    chain = list(_chain(error))
+    if not any(_mask(text, pattern) != text for link in chain for text in _texts(link)):
+        return None
+    parts = []
+    for link in chain:
+        text = _mask(_text(link), pattern)
+        parts.append(text if isinstance(link, RefreshError) else f"{type(link).__name__}: {text}")
+    return RefreshError("; caused by ".join(dict.fromkeys(parts)))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, its causes, contexts and group members, each once, itself first."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        link = waiting.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting += [x for x in (link.__cause__, link.__context__) if x is not None]
+        waiting += [x for x in getattr(link, "exceptions", ()) if isinstance(x, BaseException)]
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    yield _text(error)
+    with contextlib.suppress(Exception):
+        yield repr(error)
+    yield from (note for note in getattr(error, "__notes__", ()) if isinstance(note, str))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001
+        return ""
+
+
+def _mask(text: str, pattern: re.Pattern[str] | None) -> str:
+    if pattern is not None:
+        text = pattern.sub(MASK, text)
+    for login in (_LOGIN, _SLASHED_LOGIN):
+        text = login.sub(rf"\1:{MASK}@", text)
+    return text
+
+
+def _pattern(env: Mapping[str, str]) -> re.Pattern[str] | None:
+    """Return what finds every way of writing every password, the longest first."""
+    forms: set[str] = set()
+    users = [env[name] for name in _USERS if env.get(name)]
+    for password, user in _passwords(env):
+        forms |= _forms(password, [*users, user] if user else users)
+    found = [_delimited(x) for x in sorted(forms - {"", MASK}, key=len, reverse=True)]
+    return re.compile("|".join(found)) if found else None
+
+
+def _delimited(form: str) -> str:
+    """Return a pattern for one writing; a very short one must stand alone, or it would be found in every word."""
+    if len(form) >= _SHORT:
+        return re.escape(form)
+    return rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
+
+
+def _forms(password: str, users: list[str]) -> set[str]:
+    raw = password.encode("utf-8", "surrogateescape")
+    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    forms = {
+        password,
+        *quoted,
+        *(re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), x) for x in quoted),
+        repr(password)[1:-1],
+        json.dumps(password)[1:-1],
+        json.dumps(password, ensure_ascii=False)[1:-1],
+        *_base64_inside(raw),
+    }
+    for login in (raw, *(x for user in users for x in _logins(user, raw))):
+        forms |= {base64.b64encode(login).decode(), base64.urlsafe_b64encode(login).decode()}
+    return forms
+
+
+def _logins(user: str, password: bytes) -> Iterator[bytes]:
+    """Yield what HTTP basic authentication and SMTP's AUTH PLAIN encode."""
+    name = user.encode("utf-8", "surrogateescape")
+    yield name + b":" + password
+    yield b"\0" + name + b"\0" + password
+
+
+def _base64_inside(raw: bytes) -> Iterator[str]:
+    """Yield the part of a password's base64 that is the same whatever stands before and after it."""
+    for before in range(3):
+        text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
+        first = (before * 8 + 5) // 6
+        whole = (before + len(raw)) * 8 // 6
+        if whole - first >= _MIN_INNER:
+            yield text[first:whole]
+
+
+def _passwords(env: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Yield each password with the user that goes with it, where one is known."""
+    for name in _PASSWORDS:
+        if env.get(name):
+            yield env[name], None
+    yield from ((password, None) for password in _kept_in(env.get("SMTP_PASSWORD_FILE")))
+    for name in _URLS:
+        yield from _url_passwords(env.get(name, ""))
+    yield from ((password, None) for password in _file_passwords(env))
+
+
+def _url_passwords(url: str) -> Iterator[tuple[str, str | None]]:
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return
+    if parts.password:
+        user = unquote(parts.username or "")
+        yield parts.password, user
+        yield unquote(parts.password), user
+
+
+def _file_passwords(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the passwords of the password file's lines that may be meant for the server of the PG* settings."""
+    wanted = [env.get(name) for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER")]
+    for line in _kept_in(env.get("PGPASSFILE") or _default_file(env)):
+        fields = [re.sub(r"\\(.)", r"\1", x) for x in re.findall(r"((?:\\.|[^:\\])*)(?::|$)", line)]
+        if line.startswith("#") or len(fields) <= len(wanted) or not fields[len(wanted)]:
+            continue
+        if all(_matches(field, want) for field, want in zip(fields, wanted, strict=False)):
+            yield fields[len(wanted)]
+
+
+def _default_file(env: Mapping[str, str]) -> str | None:
+    try:
+        return str(default_password_file(env))
+    except RuntimeError:
+        return None
+
+
+def _kept_in(path: str | None) -> list[str]:
+    """Return the lines of a file that holds passwords; none where it cannot be read."""
+    try:
+        # A pipe would keep its reader waiting.
+        if not path or not Path(path).is_file():
+            return []
+        with Path(path).open(encoding="utf-8", errors="surrogateescape") as file:
+            return [line for line in file.read(_MAX_FILE).splitlines() if line]
+    except (OSError, ValueError):
+        return []
+
+
+def _matches(field: str, wanted: str | None) -> bool:
+    # A socket's directory may stand as `localhost` in the file.
+    return not wanted or field in ("*", wanted) or (field == "localhost" and wanted.startswith("/"))
