@@ -45,6 +45,23 @@ def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn
     sys.exit(1 if any(report.failed for report in reports) else 0)
 
 
+@main.command()
+def check() -> NoReturn:
+    """Look at settings, database, publisher and mail one by one; exit 1 if one is wrong."""
+    from refresh_assets.check import findings
+    from refresh_assets.published.run import House
+
+    wrong = False
+    try:
+        files = House.load().files
+    except RefreshError as error:
+        raise click.ClickException(str(error)) from error
+    for finding in findings(files):
+        click.echo(str(finding))
+        wrong = wrong or finding.ok is False
+    sys.exit(1 if wrong else 0)
+
+
 def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
     """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error."""
     _quiet()

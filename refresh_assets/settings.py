@@ -152,6 +152,12 @@ class _Reader:
             self.wrong.append(f"{name} must be {what}")
             return fallback
 
+    def list(self, name: str) -> None:
+        try:
+            read_list(name, self.env)
+        except SettingsError as error:
+            self.wrong.append(str(error))
+
     def done(self) -> None:
         texts = []
         if self.missing:
@@ -179,6 +185,7 @@ def read_settings(env: Env = os.environ) -> Settings:
         cache_files=reader.parsed("REFRESH_CACHE_FILES", _count, "a whole number above 0", 20),
         cache_bytes=reader.parsed("REFRESH_CACHE_BYTES", _count, "a whole number above 0", 10_000_000_000),
     )
+    reader.list("REFRESH_LICENSES")
     reader.done()
     return settings
 

@@ -8,7 +8,9 @@ import psycopg
 import pytest
 
 from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import connect
 from refresh_assets.published.declaration import Column, Table
+from refresh_assets.published.replace import replace
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 
@@ -176,8 +178,8 @@ def test_grants_views_indexes_foreign_keys_and_extra_columns_survive(desk: Desk)
             "CREATE INDEX by_title ON etl.books (title)",
             "CREATE TABLE etl.lent (id int REFERENCES etl.books)",
             "INSERT INTO etl.lent VALUES (1)",
-            "ALTER TABLE etl.books ADD shelf text DEFAULT 'A', ADD serial int GENERATED ALWAYS AS IDENTITY, "
-            "ADD size int GENERATED ALWAYS AS (length(title)) STORED",
+            "ALTER TABLE etl.books ADD shelf text DEFAULT 'A', ADD serial int GENERATED ALWAYS AS IDENTITY",
+            "ALTER TABLE etl.books ADD size int GENERATED ALWAYS AS (length(title)) STORED",
         ):
             desk.admin.execute(statement)
         oid = desk.value("SELECT 'etl.books'::regclass::oid")
@@ -263,9 +265,6 @@ def test_bytes_changed_between_check_and_load_are_never_loaded(desk: Desk) -> No
     before = desk.picture()
     load = desk.load([("1", "Ebb", ""), *ROWS[1:]])
     load.path.write_text(load.path.read_text().replace("Ebb", "Odd"))
-    from refresh_assets.postgres.connect import connect
-    from refresh_assets.published.replace import replace
-
     with connect(desk.settings, "test") as conn, pytest.raises(RefreshError, match="was changed after it was verified"):
         replace(conn, load)
     assert desk.picture() == before
@@ -274,7 +273,7 @@ def test_bytes_changed_between_check_and_load_are_never_loaded(desk: Desk) -> No
 def test_fewer_rows_than_the_manifest_says_are_refused_with_both_numbers(desk: Desk) -> None:
     desk.run(ROWS)
     before = desk.picture()
-    with pytest.raises(RefreshError, match="^staged 5 rows; the manifest says 4$"):
+    with pytest.raises(RefreshError, match=r"^staged 5 rows; the manifest says 4$"):
         desk.run([*ROWS, ("5", "Fen", "")], rows=4)
     assert desk.picture() == before
 

@@ -23,6 +23,7 @@ from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError
 # In every language of the server the first number behind the table's name is the line.
 _COPY_LINE = re.compile(r"refresh_stage\D*?(\d+)")
 VALUE_SHOWN = 80
+MESSAGE_SHOWN = 300
 
 
 def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyError) -> RefreshError:
@@ -30,26 +31,32 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
     if isinstance(error, RepeatedKeyError):
         return _explain_key(load, error)
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    if isinstance(error.cause, psycopg.errors.BadCopyFileFormat):
-        record = first_wrong_width(load.path, load.layout)
-        if record is not None:
-            return RefreshError(f"{load.table.file}: {_explain_width(record, header)}")
     record = _record_of(load, error.cause)
     if record is None:
-        return RefreshError(f"{load.table.file}: {error.cause.diag.message_primary or error.cause}")
+        return RefreshError(f"{load.table.file}: {_message(error.cause)}")
+    if len(record.values) != len(header):
+        return RefreshError(f"{load.table.file}: {_explain_width(record, header)}")
     by_name = {column.name: column for column in load.table.published}
-    for name, value in zip(header, record.values, strict=False):
+    for name, value in zip(header, record.values, strict=True):
         problem = _problem(conn, by_name[name], value)
         if problem is not None:
             return RefreshError(
                 f"{load.table.file}: {record.place}: column {name}: {problem}; the publisher must mend the file"
             )
-    return RefreshError(f"{load.table.file}: {record.place}: {error.cause.diag.message_primary or error.cause}")
+    return RefreshError(f"{load.table.file}: {record.place}: {_message(error.cause)}")
 
 
 def _record_of(load: Load, cause: psycopg.Error) -> Record | None:
+    if isinstance(cause, psycopg.errors.BadCopyFileFormat):
+        return first_wrong_width(load.path, load.layout)
     found = _COPY_LINE.search(cause.diag.context or "")
     return record_at_copy_line(load.path, load.layout, int(found[1])) if found else None
+
+
+def _message(error: psycopg.Error) -> str:
+    """Return the server's words, which may quote a value of any length."""
+    text = error.diag.message_primary or str(error)
+    return text if len(text) <= MESSAGE_SHOWN else text[:MESSAGE_SHOWN] + "…"
 
 
 def _explain_width(record: Record, header: tuple[str, ...]) -> str:
@@ -74,7 +81,7 @@ def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
             )
             conn.execute(sql.SQL("INSERT INTO refresh_value VALUES ({})").format(sql.Literal(value)))
     except psycopg.Error as error:
-        return f"{_shown(value)} is no {column.type} ({error.diag.message_primary})"
+        return f"{_shown(value)} is no {column.type} ({_message(error)})"
     return None
 
 

@@ -48,7 +48,9 @@ def transform_fingerprint(table: Table) -> str:
 
 def schema_fingerprint(table: Table) -> str:
     """Return a digest of the columns and the key, which schema_version stands for."""
-    columns = {column.name: [column.type, column.nullable, column.published, column.published_type] for column in table.columns}
+    columns = {
+        column.name: [column.type, column.nullable, column.published, column.published_type] for column in table.columns
+    }
     return digest({"columns": columns, "key": table.key})
 
 

@@ -15,6 +15,8 @@ from refresh_assets.published.load import Load, Result, Row
 from refresh_assets.published.manifest import Manifest
 
 _CELL = 80
+# The UI shows Markdown shorter than this in place, and a longer one behind a button.
+_IN_PLACE = 1000
 
 
 def of_manifest(manifest: Manifest, base: BaseUrl) -> dict[str, Any]:
@@ -65,49 +67,67 @@ def of_declaration(table: Table) -> dict[str, Any]:
 
 
 def of_result(load: Load, result: Result) -> dict[str, Any]:
-    """Return what a refresh did to a table."""
+    """Return what a refresh did to a table; the UI shows it in this order."""
     told: dict[str, Any] = {
         "outcome": result.outcome,
         "message": result.message,
-        "dagster/table_name": f"{load.schema}.{load.table.name}",
-        "job_key": result.job_key,
-        "sha256": load.sha256,
+        "drift": result.drift,
         "added": result.added,
         "changed": result.changed,
         "removed": result.removed,
+        **_told_of_rows(load.table, result),
+        "dagster/row_count": result.rows,
+        "rows_staged": result.rows_staged,
         "changed_parts": dg.MetadataValue.json(list(result.changed_parts)),
+        "dagster/table_name": f"{load.schema}.{load.table.name}",
+        "sha256": load.sha256,
+        "job_key": result.job_key,
+        "load_id": result.load_id,
         "seconds": dg.MetadataValue.json({phase: round(spent, 3) for phase, spent in result.phases.items()}),
     }
-    if result.rows is not None:
-        told["dagster/row_count"] = result.rows
-    if result.rows_staged is not None:
-        told["rows_staged"] = result.rows_staged
-    if result.load_id is not None:
-        told["load_id"] = result.load_id
-    if result.drift is not None:
-        told["drift"] = result.drift
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _told_of_rows(table: Table, result: Result) -> dict[str, Any]:
+    told = {}
     if result.outcome == "loaded":
-        told["what_changed"] = dg.MetadataValue.md(_what_changed(load.table, result))
+        whole, short = _what_changed(table, result), _what_changed_in_place(table, result)
+        told["what_changed"] = dg.MetadataValue.md(short)
+        if short != whole:
+            told["what_changed_at_length"] = dg.MetadataValue.md(whole)
     if result.filter_counts:
-        told["rows_by_value"] = dg.MetadataValue.md(_by_value(load.table, result))
+        told["rows_by_value"] = dg.MetadataValue.md(_by_value(table, result))
     return told
 
 
-def _what_changed(table: Table, result: Result) -> str:
-    """Return samples of the added, changed and removed rows as Markdown."""
+def _what_changed_in_place(table: Table, result: Result) -> str:
+    """Return as many samples as the UI shows in place, one of each kind at least."""
+    texts = (_what_changed(table, result, rows) for rows in (10, 5, 3, 2))
+    return next((text for text in texts if len(text) < _IN_PLACE), None) or _what_changed(table, result, 1)
+
+
+def _what_changed(table: Table, result: Result, rows: int | None = None) -> str:
+    """Return samples of the added, changed and removed rows as Markdown, at most `rows` of each kind."""
     names = [column.name for column in table.columns]
-    changed = [
+    samples = result.samples
+    altered = samples.changed[:rows]
+    cells = [
         [_cell(old[names.index(k)]) for k in table.key] + [name, _cell(before), _cell(after)]
-        for old, new in result.samples.changed
+        for old, new in altered
         for name, before, after in zip(names, old, new, strict=True)
         if before != after
     ]
+    added, removed = samples.added[:rows], samples.removed[:rows]
     tables = [
-        _section(f"{result.changed} changed", [*table.key, "column", "old", "new"], changed),
-        _section(f"{result.added} added", names, _cells(result.samples.added)),
-        _section(f"{result.removed} removed", names, _cells(result.samples.removed)),
+        _section(_title(result.changed, "changed", altered), [*table.key, "column", "old", "new"], cells),
+        _section(_title(result.added, "added", added), names, _cells(added)),
+        _section(_title(result.removed, "removed", removed), names, _cells(removed)),
     ]
     return "\n\n".join(text for text in tables if text) or "no row changed"
+
+
+def _title(count: int, what: str, shown: Sequence[Any]) -> str:
+    return f"**{count} {what}**" + (f", {len(shown)} of them:" if len(shown) < count else "")
 
 
 def _by_value(table: Table, result: Result) -> str:
@@ -116,17 +136,17 @@ def _by_value(table: Table, result: Result) -> str:
         [_cell(count.value), str(count.rows), "kept" if count.kept else "left out"]
         for count in result.filter_counts[:20]
     ]
-    return _markdown([column, "rows", ""], rows)
+    return _markdown([column, "rows", "in the table"], rows)
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
-    return f"**{title}** (a sample)\n\n{_markdown(header, rows)}"
+    return f"{title}\n\n{_markdown(header, rows)}"
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
+    lines = [[_cell(name) for name in header], ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

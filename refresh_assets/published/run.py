@@ -52,6 +52,13 @@ class House:
         names = [key.to_user_string() for key in keys]
         return sorted(name.removesuffix(TABLE_SUFFIX) for name in names if name.endswith(TABLE_SUFFIX))
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The published file of each declared table."""
+        graph = self.repository.asset_graph
+        nodes = {table: graph.get(dg.AssetKey(f"{table}{TABLE_SUFFIX}")) for table in self.tables}
+        return {table: str(node.metadata["file"]) for table, node in nodes.items()}
+
     def select(self, wanted: Sequence[str]) -> list[str]:
         """Return the wanted tables, all without a wish. Raises RefreshError that lists what is declared."""
         unknown = [name for name in wanted if name not in self.tables]

@@ -1,0 +1,90 @@
+"""Is everything in place? Settings, database, publisher and mail, looked at one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import Connection, connect
+from refresh_assets.postgres.queries import queries
+from refresh_assets.published.files import publisher_of
+from refresh_assets.secrets import masked
+from refresh_assets.settings import Settings, read_settings
+
+OLDEST_SERVER = 130000
+_CHECK = queries("refresh_assets.postgres", "check.sql")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one thing; `ok` is None where there is nothing to check."""
+
+    subject: str
+    ok: bool | None
+    text: str
+
+    def __str__(self) -> str:
+        mark = {True: "ok", False: "FAILED", None: "--"}[self.ok]
+        return f"{mark:<6} {self.subject}: {self.text}"
+
+
+def findings(files: Mapping[str, str], env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Look at one thing after the other; `files` are the declared files by table."""
+    try:
+        settings = read_settings(env)
+    except RefreshError as error:
+        yield Finding("settings", False, masked(error, env))  # noqa: FBT003
+        for subject in ("database", "publisher", "mail"):
+            yield Finding(subject, None, "not looked at, the settings come first")
+        return
+    yield Finding("settings", True, "complete")  # noqa: FBT003
+    yield _tried("database", lambda: _database(settings), env)
+    yield _tried("publisher", lambda: _publisher(settings, files), env)
+    yield Finding("mail", None, "not configured: nobody will be told of failures")
+
+
+def _tried(subject: str, look: Any, env: Mapping[str, str]) -> Finding:
+    try:
+        return Finding(subject, True, look())  # noqa: FBT003
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what is wrong
+        return Finding(subject, False, " ".join(masked(error, env).split()))  # noqa: FBT003
+
+
+def _database(settings: Settings) -> str:
+    """Return what the server is. Raises RefreshError where it is too old or does not let us work."""
+    with connect(settings.postgres, "refresh-assets check") as conn:
+        if conn.info.server_version < OLDEST_SERVER:
+            raise RefreshError("the server is older than PostgreSQL 13; use a newer one")
+        lacking = list(_lacking(conn, settings.schema))
+        if lacking:
+            raise RefreshError(f"role {settings.postgres.user!r} lacks " + ", ".join(lacking))
+        postgres = settings.postgres
+        return (
+            f"PostgreSQL {conn.info.parameter_status('server_version')} at {postgres.host}:{postgres.port}, "
+            f"database {postgres.database}, schema {settings.schema}"
+        )
+
+
+def _lacking(conn: Connection, schema: str) -> Iterator[str]:
+    row: Any = conn.execute(_CHECK["rights"].format(schema=sql.Literal(schema))).fetchone()
+    may_create_schemas, may_use_schema, may_use_dagster, may_stage = row
+    if not (may_create_schemas if may_use_schema is None else may_use_schema):
+        yield f"the right to create tables in schema {schema!r} (GRANT USAGE, CREATE ON SCHEMA …)"
+    if not os.environ.get("DAGSTER_POSTGRES_URL") and not (
+        may_create_schemas if may_use_dagster is None else may_use_dagster
+    ):
+        yield "the right to create tables in schema 'dagster' (GRANT USAGE, CREATE ON SCHEMA …)"
+    if not may_stage:
+        yield "the right to create temporary tables (GRANT TEMPORARY ON DATABASE …)"
+
+
+def _publisher(settings: Settings, files: Mapping[str, str]) -> str:
+    manifest = publisher_of(settings).manifest()
+    entries = [manifest.entry(file) for file in files.values()]
+    listed = ", ".join(f"{entry.name} with {entry.rows} rows" for entry in entries)
+    return f"{settings.base.address('manifest.json')} has {listed}"
