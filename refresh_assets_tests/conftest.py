@@ -1,3 +1,7 @@
 """Fixtures for all tests."""
 
-pytest_plugins = ["refresh_assets_tests.postgres_fixtures", "refresh_assets_tests.published_fixtures"]
+pytest_plugins = [
+    "refresh_assets_tests.postgres_fixtures",
+    "refresh_assets_tests.published_fixtures",
+    "refresh_assets_tests.shop",
+]

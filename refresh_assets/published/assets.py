@@ -124,7 +124,7 @@ def _table_asset(table: Table) -> dg.AssetsDefinition:
                 rows=file.rows,
                 allowed=allowed_values(table, config.allowed),
                 accept_shrink=config.accept_shrink,
-                run_id=context.run_id,
+                run_id=context.run.run_id,
             )
             refresh = Refresh(load, settings)
         yield dg.Output(refresh)

@@ -1,0 +1,225 @@
+"""The assets as Dagster runs them: what they hand over, what they tell, and what the checks find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psycopg
+import pytest
+
+from refresh_assets.definitions import build_defs
+from refresh_assets.published import assets
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+
+TABLE = dg.AssetKey("datasets_table")
+CSV = dg.AssetKey("datasets_csv")
+CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified"}
+
+
+class Floor:
+    """The definitions, run in this process against an instance of their own."""
+
+    def __init__(self, shop: Shop, instance: dg.DagsterInstance) -> None:
+        self.shop, self.instance = shop, instance
+
+    def run(
+        self, *selection: dg.AssetKey, ops: dict[str, Any] | None = None, ok: bool = True
+    ) -> dg.ExecuteInProcessResult:
+        job = build_defs().resolve_job_def("weekly_refresh")
+        result = job.execute_in_process(
+            instance=self.instance,
+            asset_selection=list(selection) or [assets.MANIFEST, CSV, TABLE],
+            run_config={"ops": ops or {}},
+            raise_on_error=False,
+        )
+        assert result.success is ok, [e.message for e in result.all_events if e.is_failure]
+        return result
+
+    def told(self, key: dg.AssetKey = TABLE) -> dict[str, Any]:
+        """Return the metadata of an asset's last materialization."""
+        event = self.instance.get_latest_materialization_event(key)
+        assert event is not None
+        assert event.asset_materialization is not None
+        return {name: value.value for name, value in event.asset_materialization.metadata.items()}
+
+    def version(self, key: dg.AssetKey = TABLE) -> str | None:
+        event = self.instance.get_latest_materialization_event(key)
+        tags = event.asset_materialization.tags if event and event.asset_materialization else None
+        return tags["dagster/data_version"] if tags else None
+
+
+def verdicts(result: dg.ExecuteInProcessResult, key: dg.AssetKey = TABLE) -> dict[str, Any]:
+    return {e.check_name: e for e in result.get_asset_check_evaluations() if e.asset_key == key}
+
+
+def failed(result: dg.ExecuteInProcessResult) -> set[str]:
+    return {e.check_name for e in result.get_asset_check_evaluations() if not e.passed}
+
+
+def reason(result: dg.ExecuteInProcessResult) -> str:
+    """Return the text at the bottom of the first failed step."""
+    error = next(e.step_failure_data.error for e in result.all_events if e.is_step_failure)
+    while error.cause is not None:
+        error = error.cause
+    return str(error.message)
+
+
+@pytest.fixture
+def floor(shop_here: Shop) -> Iterator[Floor]:
+    shop_here.publish(dataset_rows(40, free=10))
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Floor(shop_here, instance)
+
+
+def test_a_refresh_fetches_checks_and_loads(floor: Floor) -> None:
+    result = floor.run()
+    assert len(floor.shop.rows()) == 40
+    assert set(verdicts(result)) == CHECKS
+    assert failed(result) == set()
+    told = floor.told()
+    assert (told["outcome"], told["dagster/row_count"], told["added"]) == ("loaded", 40, 40)
+    assert told["dagster/table_name"] == "etl.datasets"
+
+
+def test_a_run_with_nothing_to_do_materializes_with_the_same_data_version(floor: Floor) -> None:
+    floor.run()
+    version = floor.version()
+    result = floor.run()
+    assert floor.told()["outcome"] == "unchanged"
+    assert floor.version() == version == floor.told()["job_key"]
+    assert set(verdicts(result)) == CHECKS
+
+
+def test_the_files_data_version_is_its_sha256(floor: Floor) -> None:
+    floor.run()
+    assert floor.version(CSV) == floor.shop.manifest["datasets.csv"]["sha256"]
+
+
+def test_each_asset_can_be_materialized_alone(floor: Floor) -> None:
+    floor.run(assets.MANIFEST)
+    floor.run(CSV)
+    floor.run(TABLE)
+    assert len(floor.shop.rows()) == 40
+    floor.shop.publish(dataset_rows(41))
+    floor.run(CSV)
+    floor.run(TABLE)
+    assert len(floor.shop.rows()) == 41
+
+
+def test_a_table_without_a_fetched_file_says_what_to_materialize(floor: Floor) -> None:
+    assert "materialize `datasets_csv` first" in reason(floor.run(TABLE, ok=False))
+
+
+def test_a_table_whose_file_left_the_cache_says_what_to_materialize(floor: Floor) -> None:
+    floor.run()
+    for path in (Path(floor.shop.env["REFRESH_HOME"]) / "cache").iterdir():
+        path.unlink()
+    assert "is not in the cache of this host; materialize `datasets_csv` again" in reason(floor.run(TABLE, ok=False))
+
+
+def test_a_wrong_row_count_blocks_the_table(floor: Floor) -> None:
+    floor.run()
+    floor.shop.publish(dataset_rows(41), promised=40)
+    result = floor.run(ok=False)
+    assert failed(result) == {"row_count"}
+    assert verdicts(result, CSV)["row_count"].description == "staged 41 rows; the manifest says 40"
+    assert len(floor.shop.rows()) == 40
+
+
+def test_another_refreshs_lock_is_a_success_with_a_warning(floor: Floor) -> None:
+    floor.run()
+    version = floor.version()
+    floor.shop.publish(dataset_rows(41))
+    with psycopg.connect(floor.shop.admin.info.dsn, password=floor.shop.env["PGPASSWORD"]) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:etl'))")
+        result = floor.run()
+    assert floor.told()["outcome"] == "locked"
+    assert failed(result) == {"verified"}
+    assert verdicts(result)["verified"].severity == dg.AssetCheckSeverity.WARN
+    assert floor.version() == version
+    assert len(floor.shop.rows()) == 40
+
+
+def test_drift_is_repaired_and_told_as_an_error(floor: Floor) -> None:
+    floor.run()
+    floor.shop.admin.execute("UPDATE etl.datasets SET title = 'Odd' WHERE license = 'CC0 1.0'")
+    result = floor.run()
+    assert failed(result) == {"drift"}
+    assert verdicts(result)["drift"].severity == dg.AssetCheckSeverity.ERROR
+    assert "rows were changed behind the last load; they were loaded again" in verdicts(result)["drift"].description
+    assert not floor.shop.rows("SELECT FROM etl.datasets WHERE title = 'Odd'")
+    assert failed(floor.run()) == set()
+
+
+def test_the_launchpad_can_override_the_licences(floor: Floor) -> None:
+    floor.run()
+    floor.run(ops={"datasets_table": {"config": {"allowed": [" CC0 1.0 "]}}})
+    assert len(floor.shop.rows()) == 10
+    assert floor.told()["changed_parts"] == ["config"]
+
+
+def test_the_launchpad_can_accept_a_shrink(floor: Floor) -> None:
+    floor.run()
+    floor.shop.publish(dataset_rows(4))
+    assert "refused to load 4 rows over 40" in reason(floor.run(ok=False))
+    floor.run(ops={"datasets_table": {"config": {"accept_shrink": True}}})
+    assert len(floor.shop.rows()) == 4
+
+
+def test_the_launchpad_can_load_an_earlier_file_of_the_cache(floor: Floor) -> None:
+    floor.run()
+    earlier = floor.version(CSV)
+    floor.shop.publish(dataset_rows(50))
+    floor.run()
+    floor.run(ops={"datasets_csv": {"config": {"sha256": earlier}}})
+    assert len(floor.shop.rows()) == 40
+    floor.run()
+    assert len(floor.shop.rows()) == 50
+
+
+def test_an_earlier_file_that_is_not_kept_is_refused_with_what_is(floor: Floor) -> None:
+    floor.run()
+    text = reason(floor.run(ops={"datasets_csv": {"config": {"sha256": "0" * 64}}}, ok=False))
+    assert "is in the cache" in text
+    assert str(floor.version(CSV)) in text
+
+
+def test_one_bad_file_does_not_hold_up_the_others(floor: Floor) -> None:
+    rights = dg.AssetKey("dataset_rights_csv"), dg.AssetKey("dataset_rights_table")
+    floor.shop.publish_file("dataset_rights.csv", csv_text(rights_rows(5), RIGHTS_HEADER), 5)
+    floor.shop.publish_file("datasets.csv", "not,the,header\n", 0)
+    floor.run(assets.MANIFEST, CSV, TABLE, *rights, ok=False)
+    assert floor.told(rights[1])["dagster/row_count"] == 5
+
+
+def test_a_table_loaded_by_the_cron_job_passes_the_checks(floor: Floor) -> None:
+    floor.run()
+    floor.shop.admin.execute("DROP TABLE etl.refresh_loads")
+    result = floor.run()
+    assert floor.told()["outcome"] == "unchanged"
+    assert failed(result) == set()
+
+
+def test_the_password_is_in_no_event_even_where_the_error_echoes_it(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "Tr0ub4dor&3")
+    monkeypatch.setenv("LEARN_BASE", "http://reader:s3cr3t-word@127.0.0.1:9/pub")
+    result = floor.run(ok=False)
+    events = "".join(str(record) for record in floor.instance.all_logs(result.run_id))
+    assert "127.0.0.1:9" in events
+    for secret in ("Tr0ub4dor&3", "s3cr3t-word"):
+        assert secret not in events
+
+
+def test_what_changed_is_shown_as_a_table(floor: Floor) -> None:
+    floor.run()
+    rows = dataset_rows(40, free=10)
+    floor.shop.publish([(rows[0][0], "New | title", *rows[0][2:]), *rows[1:]])
+    floor.run()
+    text = floor.told()["what_changed"]
+    assert "**1 changed**" in text
+    assert "| title | Dataset 0 | New \\| title |" in text
