@@ -167,8 +167,11 @@ def test_a_run_ended_in_the_middle_leaves_the_old_rows_and_the_next_one_loads(sh
         assert process.poll() is None
         threading.Event().wait(0.05)
     process.send_signal(end)
-    process.communicate(timeout=60)
+    out, _err = process.communicate(timeout=60)
     assert process.returncode != 0
+    if end == signal.SIGTERM:
+        assert "failed: the run was ended before the table was refreshed" in out
+        assert shop.rows("SELECT status FROM dagster.runs ORDER BY id DESC LIMIT 1") == [("CANCELED",)]
     # The server notices a dead client when it next talks to it; the test does not wait for its sleep to end.
     shop.rows(f"SELECT pg_terminate_backend(pid, 5000) FROM ({sleeping}) AS asleep")
     assert picture(shop) == before
@@ -203,3 +206,20 @@ def test_a_password_file_is_enough(shop: Shop) -> None:
     path.write_text(f"{shop.env['PGHOST']}:*:*:{shop.env['PGUSER']}:{shop.env['PGPASSWORD']}\n")
     path.chmod(0o600)
     assert shop.refresh(PGPASSWORD=None, PGPASSFILE=str(path))["outcome"] == "loaded"
+
+
+def test_dagsters_storage_can_be_another_database(shop: Shop) -> None:
+    shop.publish(A)
+    name = f"{shop.env['PGDATABASE']}_storage"
+    shop.admin.execute(f'CREATE DATABASE "{name}"')
+    try:
+        where = f"{shop.env['PGUSER']}:{shop.env['PGPASSWORD']}@{shop.env['PGHOST']}:{shop.env['PGPORT']}/{name}"
+        assert shop.refresh(DAGSTER_POSTGRES_URL=f"postgresql://{where}")["outcome"] == "loaded"
+        assert shop.rows("SELECT to_regnamespace('dagster')") == [(None,)]
+    finally:
+        shop.admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def test_an_unusable_storage_url_is_named_and_not_shown(shop: Shop) -> None:
+    report = shop.refresh(DAGSTER_POSTGRES_URL="postgres//me:s3cret-w0rd@x")
+    assert report["error"] == "DAGSTER_POSTGRES_URL is not a database URL"

@@ -12,6 +12,9 @@ from dagster_shared.error import SerializableErrorInfo
 from refresh_assets.secrets import mask
 
 
+ENDED = "the run was ended before the table was refreshed; nothing of it was changed"
+
+
 @dataclass(frozen=True)
 class TableReport:
     """One table of a run, as `refresh-assets run --json` prints it; counts are None where they are not known."""
@@ -37,7 +40,7 @@ class TableReport:
             return cls(table, "failed", run_id=run_id, error=error)
         told = _materialization(table, events)
         if told is None:
-            return cls(table, "failed", run_id=run_id, error="the run ended before the table was refreshed")
+            return cls(table, "failed", run_id=run_id, error=ENDED)
         return cls(
             table,
             told["outcome"],
@@ -102,6 +105,8 @@ def _root(error: SerializableErrorInfo) -> str:
     """Return the text of the error that Dagster's own wrap: the one that a person can mend."""
     while error.cause is not None and (error.cls_name or "").startswith("Dagster"):
         error = error.cause
+    if error.cls_name == "DagsterExecutionInterruptedError":
+        return ENDED
     kind, colon, text = error.message.strip().partition(": ")
     return _one_line(text if colon and kind.endswith(error.cls_name or "\n") else error.message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 from dagster._core.remote_origin import (
     ManagedGrpcPythonEnvCodeLocationOrigin,
@@ -82,9 +84,11 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
             tags={"refresh/started_by": "command line"},
             remote_job_origin=_origin(),
         )
-        with _ended_by_signals():
-            result = execute_run(InMemoryJob(job), run, instance)
-        return [TableReport.of(table, run.run_id, result.all_events) for table in tables]
+        with _ended_by_signals(), contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
+            execute_run(InMemoryJob(job), run, instance)
+        records = instance.all_logs(run.run_id)
+        events = [record.dagster_event for record in records if record.dagster_event is not None]
+        return [TableReport.of(table, run.run_id, events) for table in tables]
 
 
 def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableReport]:
