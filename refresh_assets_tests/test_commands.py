@@ -171,7 +171,7 @@ def test_a_run_ended_in_the_middle_leaves_the_old_rows_and_the_next_one_loads(sh
     assert process.returncode != 0
     if end == signal.SIGTERM:
         assert "failed: the run was ended before the table was refreshed" in out
-        assert shop.rows("SELECT status FROM dagster.runs ORDER BY id DESC LIMIT 1") == [("CANCELED",)]
+        assert shop.rows("SELECT status FROM dagster.runs ORDER BY id DESC LIMIT 1") == [("FAILURE",)]
     # The server notices a dead client when it next talks to it; the test does not wait for its sleep to end.
     shop.rows(f"SELECT pg_terminate_backend(pid, 5000) FROM ({sleeping}) AS asleep")
     assert picture(shop) == before

@@ -11,7 +11,6 @@ from dagster_shared.error import SerializableErrorInfo
 
 from refresh_assets.secrets import mask
 
-
 ENDED = "the run was ended before the table was refreshed; nothing of it was changed"
 
 

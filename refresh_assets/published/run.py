@@ -117,7 +117,7 @@ def _origin() -> RemoteJobOrigin:
 
 
 class _ended_by_signals:  # noqa: N801 - reads as what it does in a with statement
-    """Let SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as cancelled."""
+    """Let SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
 
     def __enter__(self) -> None:
         self._before = None
