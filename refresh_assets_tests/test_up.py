@@ -44,9 +44,17 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 class Up:
     """A running `up` with what it has printed so far."""
 
-    def __init__(self, env: dict[str, str], first_refresh: Sequence[str] = QUICK, launcher: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        env: dict[str, str],
+        first_refresh: Sequence[str] = QUICK,
+        launcher: Sequence[str] = (),
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         command = [*launcher, sys.executable, "-c", UP, str(PORT), *first_refresh]
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self.home = env["REFRESH_HOME"]
         self.printed = ""
         self._reader = threading.Thread(target=self._read)
@@ -203,7 +211,7 @@ def test_a_second_ctrl_c_kills_what_does_not_end(home: Path) -> None:
     up.wait_for("deaf")
     began = time.monotonic()
     up.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    up.wait_for("stopping the refresh")
     up.process.send_signal(signal.SIGINT)
     assert up.ended() == 0
     assert time.monotonic() - began < 10
@@ -218,6 +226,17 @@ def test_when_the_make_that_started_it_is_killed_it_ends(home: Path) -> None:
     up.process.kill()
     wait_until(lambda: not left_of(home), 30)
     up.ended()
+
+
+@pytest.mark.slow
+def test_when_the_terminal_of_make_goes_away_it_ends(home: Path) -> None:
+    master, slave = os.openpty()
+    up = Up(environment(home, MAKELEVEL="1"), ENDLESS, stdin=slave)
+    os.close(slave)
+    up.wait_for("begun")
+    os.close(master)
+    assert up.ended() == 0
+    assert left_of(home) == []
 
 
 @pytest.mark.slow
