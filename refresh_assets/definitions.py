@@ -1,13 +1,18 @@
 """The Dagster definitions, wired from the parts; nothing else happens here."""
 
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from refresh_assets import defs as declared
+from refresh_assets.alerts.executor import in_process_with_heartbeat
+from refresh_assets.alerts.limits import read_interval
+from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
+from refresh_assets.published.declaration import DeclarationError
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
 from refresh_assets.settings import read_base, read_timezone
@@ -27,11 +32,35 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
+        sensors=[failure_mail(read_interval())],
         resources={**resources, **overrides},
-        executor=dg.in_process_executor,
+        executor=in_process_with_heartbeat,
     )
-    tree = dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent)
-    return dg.Definitions.merge(own, tree.build_defs())
+    return dg.Definitions.merge(own, _declared_tables())
+
+
+def _declared_tables() -> dg.Definitions:
+    """Return what the defs.yaml files declare. Raises DeclarationError, which names the table and the field."""
+    try:
+        tables = dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent).build_defs()
+    except Exception as error:
+        # Dagster draws the tree of all declarations; the cause at the bottom says what is wrong.
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise DeclarationError(f"refresh_assets/defs: {cause}") from error
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for asset in tables.assets or ():
+        for spec in asset.specs if isinstance(asset, dg.AssetsDefinition) else ():
+            if "file" in spec.metadata:
+                by_file[str(spec.metadata["file"])].append(spec.key.to_user_string())
+    for file, owners in by_file.items():
+        if len(owners) > 1:
+            raise DeclarationError(
+                f"file {file!r} is declared by {' and '.join(sorted(owners))}; the state of a refresh is kept by file, "
+                "so each file feeds one table (a view can show it in another shape)"
+            )
+    return tables
 
 
 @dg.definitions

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace as altered
+from dataclasses import dataclass
+from dataclasses import replace as altered
 from pathlib import Path
 from typing import Any
 

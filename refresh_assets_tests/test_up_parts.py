@@ -71,6 +71,7 @@ def test_progress_says_what_goes_on_until_it_is_over() -> None:
 
 
 def test_the_first_signal_stops_and_the_second_hastens() -> None:
+    before = signal.getsignal(signal.SIGTERM)
     stopping = Stopping()
     with stopping.by_signals():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -78,7 +79,7 @@ def test_the_first_signal_stops_and_the_second_hastens() -> None:
         assert not stopping.hastened
         os.kill(os.getpid(), signal.SIGINT)
         assert stopping.hastened
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_marked_processes_are_found_and_those_of_another_home_are_not(tmp_path: Path) -> None:
