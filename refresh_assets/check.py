@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import socket
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
+from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.settings import AlertSettings, read_alerts, read_ui_url
+from refresh_assets.alerts.smtp import Mailer, send_now
+from refresh_assets.alerts.text import Facts, failure_text
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.files import publisher_of
 from refresh_assets.secrets import masked
-from refresh_assets.settings import Settings, read_settings
+from refresh_assets.settings import Settings, SettingsError, read_settings
 
 OLDEST_SERVER = 130000
+NO_MAIL = "not configured: nobody will be told of failures"
 _CHECK = queries("refresh_assets.postgres", "check.sql")
 
 
@@ -33,19 +40,65 @@ class Finding:
         return f"{mark:<6} {self.subject}: {self.text}"
 
 
-def findings(files: Mapping[str, str], env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Look at one thing after the other; `files` are the declared files by table."""
+def findings(
+    files: Mapping[str, str], env: Mapping[str, str] = os.environ, *, send_mail: bool = False
+) -> Iterator[Finding]:
+    """Look at one thing after the other; `files` are the declared files by table. A test mail is sent where wanted."""
+    yield from _refresh_findings(files, env)
+    yield _mail_finding(env, send=send_mail)
+
+
+def _refresh_findings(files: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Finding]:
     try:
         settings = read_settings(env)
     except RefreshError as error:
         yield Finding("settings", False, masked(error, env))  # noqa: FBT003
-        for subject in ("database", "publisher", "mail"):
+        for subject in ("database", "publisher"):
             yield Finding(subject, None, "not looked at, the settings come first")
         return
     yield Finding("settings", True, "complete")  # noqa: FBT003
     yield _tried("database", lambda: _database(settings), env)
     yield _tried("publisher", lambda: _publisher(settings, files), env)
-    yield Finding("mail", None, "not configured: nobody will be told of failures")
+
+
+def _mail_finding(env: Mapping[str, str], *, send: bool) -> Finding:
+    def look() -> str:
+        settings = read_alerts(env)
+        if settings is None:
+            raise SettingsError(f"{NO_MAIL}; set SMTP_HOST and ALERT_TO")
+        return _send_mail(settings, env) if send else _look_at_mail(settings, env)
+
+    if not send and _without_mail(env):
+        return Finding("mail", None, NO_MAIL)
+    return _tried("mail", look, env)
+
+
+def _without_mail(env: Mapping[str, str]) -> bool:
+    try:
+        return read_alerts(env) is None
+    except SettingsError:
+        return False
+
+
+def _look_at_mail(settings: AlertSettings, env: Mapping[str, str]) -> str:
+    return f"{Mailer(settings, env).look()}; from {settings.sender} to {', '.join(settings.recipients)}; none was sent"
+
+
+def _send_mail(settings: AlertSettings, env: Mapping[str, str]) -> str:
+    """Send a test mail and return the server's answer. Raises RefreshError where it is refused for a recipient."""
+    facts = Facts(
+        about="mail",
+        happened="works",
+        what="This is the test mail of `refresh-assets check --mail`. Failures will be told in this way.",
+        run_url=read_ui_url(env) or "",
+        host=socket.gethostname(),
+    )
+    alert = Alert(f"check:{uuid.uuid4()}", "test", "mail", *failure_text(facts, env))
+    answer = send_now(alert, settings, env)
+    if answer.refused:
+        reasons = ", ".join(f"{address} ({reason})" for address, reason in answer.refused.items())
+        raise RefreshError(f"the test mail was refused for {reasons}; the server said: {answer.text}")
+    return f"a test mail went to {', '.join(settings.recipients)}; the server said: {answer.text}"
 
 
 def _tried(subject: str, look: Any, env: Mapping[str, str]) -> Finding:

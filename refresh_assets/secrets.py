@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import html
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from refresh_assets.settings import default_password_file
 MASK = "***"
 
 _PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD")
-_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE")
+_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE", "ALERT_PING_URL", "DAGSTER_UI_URL")
 _USERS = ("PGUSER", "SMTP_USER")
 # `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
 _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
@@ -131,6 +132,8 @@ def _forms(password: str, users: list[str]) -> set[str]:
         repr(password)[1:-1],
         json.dumps(password)[1:-1],
         json.dumps(password, ensure_ascii=False)[1:-1],
+        html.escape(password),
+        html.escape(password, quote=False),
         *_base64_inside(raw),
     }
     for login in (raw, *(x for user in users for x in _logins(user, raw))):

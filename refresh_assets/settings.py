@@ -89,6 +89,36 @@ SETTINGS: tuple[Setting, ...] = (
         "SQLAlchemy URL of another database for Dagster's own storage; without it the schema `dagster` of PGDATABASE",
         secret=True,
     ),
+    Setting("SMTP_HOST", "mail server; while it is unset, nobody is told of failures"),
+    Setting("SMTP_PORT", "its port; without it 587, with `tls` 465, with `none` 25"),
+    Setting(
+        "SMTP_SECURITY",
+        "`starttls`, `tls`, or `none` for all in clear, a password too; without it `starttls`, with port 465 `tls`. "
+        "The certificate must be one that this system trusts (or SSL_CERT_FILE does)",
+    ),
+    Setting("SMTP_USER", "user to log in as; without it mail is sent without login"),
+    Setting("SMTP_PASSWORD", "its password; or use a file", secret=True),
+    Setting("SMTP_PASSWORD_FILE", "file with that password in its first line"),
+    Setting(
+        "ALERT_FROM",
+        "sender's address; without it SMTP_USER where that is one, else `refresh-assets@` the first recipient's domain",
+    ),
+    Setting("ALERT_TO", "comma-separated addresses of those who are told of failures"),
+    Setting("DAGSTER_UI_URL", "address of the Dagster UI, for the links in mails"),
+    Setting(
+        "ALERT_PING_URL",
+        "address of a dead man's switch such as Healthchecks, called (also with `/start` and `/fail`) "
+        "so that an outside watcher notices when we are gone",
+        secret=True,
+    ),
+    Setting("REFRESH_MAX_AGE", "days that a table may go unverified before a person is told", "8"),
+    Setting("REFRESH_STUCK_AFTER", "seconds that a run may wait for its start before a person is told", "480"),
+    Setting(
+        "REFRESH_HEARTBEAT",
+        "seconds between two heartbeats of a run; one that is silent for six of them, and gone, is ended as failed",
+        "10",
+    ),
+    Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`", "15"),
 )
 # To Postgres less than a millisecond means no limit, and its longest one is 24.8 days.
 _MIN_SECONDS, _MAX_SECONDS = 0.001, 2_000_000.0
@@ -123,8 +153,8 @@ class Settings:
     cache_bytes: int
 
 
-class _Reader:
-    """Reads settings one by one and gathers what is wrong, so that all of it is told at once."""
+class Reader:
+    """Reads settings one by one and gathers what is wrong, so that `done` tells all of it at once."""
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -152,6 +182,12 @@ class _Reader:
             self.wrong.append(f"{name} must be {what}")
             return fallback
 
+    def seconds(self, name: str) -> float:
+        return self.parsed(name, _seconds, _SECONDS, _MAX_SECONDS)
+
+    def port(self, name: str) -> int | None:
+        return self.parsed(name, _port, "a port number", 0) or None
+
     def list(self, name: str) -> None:
         try:
             read_list(name, self.env)
@@ -172,7 +208,7 @@ def read_settings(env: Env = os.environ) -> Settings:
 
     Raises SettingsError that names every missing and every unusable one.
     """
-    reader = _Reader(env)
+    reader = Reader(env)
     settings = Settings(
         postgres=_postgres(reader),
         base=_base(reader),
@@ -192,7 +228,7 @@ def read_settings(env: Env = os.environ) -> Settings:
 
 def read_postgres(env: Env = os.environ) -> PostgresSettings:
     """Return the settings of the database alone. Raises SettingsError."""
-    reader = _Reader(env)
+    reader = Reader(env)
     postgres = _postgres(reader)
     reader.done()
     return postgres
@@ -200,7 +236,7 @@ def read_postgres(env: Env = os.environ) -> PostgresSettings:
 
 def read_timezone(env: Env = os.environ) -> str:
     """Return the time zone of the schedules. Raises SettingsError."""
-    reader = _Reader(env)
+    reader = Reader(env)
     timezone = _timezone(reader)
     reader.done()
     return timezone
@@ -208,7 +244,7 @@ def read_timezone(env: Env = os.environ) -> str:
 
 def read_base(env: Env = os.environ) -> BaseUrl:
     """Return the publisher's address alone. Raises SettingsError."""
-    reader = _Reader(env)
+    reader = Reader(env)
     base = _base(reader)
     reader.done()
     return base
@@ -216,7 +252,7 @@ def read_base(env: Env = os.environ) -> BaseUrl:
 
 def read_home(env: Env = os.environ) -> Path:
     """Return the product's folder, absolute; it need not exist. Raises SettingsError."""
-    reader = _Reader(env)
+    reader = Reader(env)
     home = _home(reader)
     reader.done()
     return home
@@ -246,10 +282,10 @@ def has_postgres_settings(env: Env = os.environ) -> bool:
     )
 
 
-def _postgres(reader: _Reader) -> PostgresSettings:
+def _postgres(reader: Reader) -> PostgresSettings:
     postgres = PostgresSettings(
         host=reader.required("PGHOST"),
-        port=reader.parsed("PGPORT", _port, "a port number", 0) if reader.required("PGPORT") else 0,
+        port=reader.port("PGPORT") or 0 if reader.required("PGPORT") else 0,
         user=reader.required("PGUSER"),
         database=reader.required("PGDATABASE"),
         password=reader.env.get("PGPASSWORD") or None,
@@ -288,7 +324,7 @@ def default_password_file(env: Env = os.environ) -> Path:
     return (Path(home) if home else Path("~").expanduser()) / ".pgpass"
 
 
-def _base(reader: _Reader) -> BaseUrl:
+def _base(reader: Reader) -> BaseUrl:
     try:
         return BaseUrl.parse(reader.text("LEARN_BASE").strip())
     except ValueError as error:
@@ -296,7 +332,7 @@ def _base(reader: _Reader) -> BaseUrl:
         return BaseUrl.parse("file:///")
 
 
-def _schema(reader: _Reader) -> str:
+def _schema(reader: Reader) -> str:
     schema = reader.text("REFRESH_SCHEMA")
     # Postgres cuts longer names in silence, and two schemas could become one.
     if len(schema.encode("utf-8", "surrogateescape")) > 63:  # noqa: PLR2004
@@ -309,13 +345,13 @@ def _schema(reader: _Reader) -> str:
     return schema
 
 
-def _timezone(reader: _Reader) -> str:
+def _timezone(reader: Reader) -> str:
     return reader.parsed(
         "REFRESH_TIMEZONE", lambda name: ZoneInfo(name).key, "an IANA time zone such as Europe/Berlin", "UTC"
     )
 
 
-def _home(reader: _Reader) -> Path:
+def _home(reader: Reader) -> Path:
     given = reader.env.get("REFRESH_HOME", "")
     if given.strip():
         return reader.parsed("REFRESH_HOME", _folder, "a folder of this machine", Path(given))

@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
 pytest_plugins = [
+    "refresh_assets_tests.outbox_fixtures",
     "refresh_assets_tests.postgres_fixtures",
     "refresh_assets_tests.published_fixtures",
     "refresh_assets_tests.shop",
+    "refresh_assets_tests.watchtower",
 ]

@@ -37,7 +37,7 @@ PORT = 23400
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return what a login gives, without any setting of ours but the home."""
-    ours = ("PG", "REFRESH_", "DAGSTER_", "LEARN_", "MAKE")
+    ours = ("PG", "REFRESH_", "DAGSTER_", "LEARN_", "SMTP_", "ALERT_", "MAKE")
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | {"REFRESH_HOME": str(home), **more}
 
 
@@ -126,6 +126,7 @@ def test_it_serves_the_ui_and_prints_where_everything_is_and_sigterm_ends_all(ho
     opened = subprocess.run(line, shell=True, env={}, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602
     assert (opened.stdout, opened.stderr) == ("42\n", "")
     assert up.printed_after("files") == str(home)
+    assert up.printed_after("mail") == f"caught in {home / 'mail'}, nobody else gets it"
     assert "started here" in up.printed_after("database")
     assert "\nrefreshed\n" in up.printed
     password = (home / "postgres" / "pgpass").read_text().strip().rpartition(":")[2]

@@ -16,7 +16,7 @@ PATIENCE = 12.0
 
 
 def main(arguments: list[str]) -> None:
-    """Run one kind of child: `webserver FOLDER PORT`, `daemon FOLDER` or `keeper HOME [server]`."""
+    """Run one kind of child: `webserver FOLDER PORT`, `daemon FOLDER`, `mail FOLDER PORT` or `keeper HOME [server]`."""
     kind, folder, *rest = arguments
     if kind == "keeper":
         from refresh_assets.local.keeper import keep
@@ -25,6 +25,11 @@ def main(arguments: list[str]) -> None:
         return
     _end_with_supervisor()
     _default_handlers()
+    if kind == "mail":
+        from refresh_assets.local.mailbox import serve
+
+        serve(Path(folder), int(rest[0]))
+        return
     workspace = str(Path(folder) / "workspace.yaml")
     if kind == "webserver":
         _webserver(workspace, rest[0])

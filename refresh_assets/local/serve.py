@@ -1,4 +1,4 @@
-"""The webserver and the daemon below `up`, watched together with the embedded server."""
+"""The webserver, the daemon and the mail server below `up`, watched together with the embedded server."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import psutil
 
     from refresh_assets.local.house import House
+    from refresh_assets.local.mailbox import Mailbox
 
 FIRST_PORT = 3000
 PORTS = 200
@@ -31,15 +32,18 @@ _STEP = 0.5
 
 
 class Serving:
-    """The two children, from their start to the moment when nothing of them is left."""
+    """The children, from their start to the moment when nothing of them is left."""
 
-    def __init__(self, house: House, env: Mapping[str, str], port: int | None) -> None:
+    def __init__(self, house: House, env: Mapping[str, str], port: int | None, mailbox: Mailbox | None) -> None:
         self._house = house
         self._server_deaths = 0
         self.port = _port(house, FIRST_PORT if port is None else port)
         folder = env["DAGSTER_HOME"]
+        env = {**env, "DAGSTER_UI_URL": env.get("DAGSTER_UI_URL", "").strip() or self.ui}
         self._webserver = self._child("webserver", env, folder, str(self.port))
         self._children = [self._webserver, self._child("daemon", env, folder)]
+        if mailbox is not None:
+            self._children.append(self._child("mail", env, str(mailbox.folder), str(mailbox.port)))
 
     @property
     def ui(self) -> str:

@@ -16,6 +16,7 @@ from refresh_assets.local.database import Database, check_settings, is_yours, op
 from refresh_assets.local.first_refresh import FIRST_REFRESH, refresh_once
 from refresh_assets.local.house import House
 from refresh_assets.local.keeper import DONE
+from refresh_assets.local.mailbox import Mailbox, mailbox
 from refresh_assets.local.only_one import only_one, tell
 from refresh_assets.local.processes import MARK, end, mark_of, marked
 from refresh_assets.local.progress import progress
@@ -63,20 +64,21 @@ def _lasting(echo: Callable[[str], None]) -> Callable[[str], None]:
 
 def _run(house: House, port: int | None, first_refresh: Sequence[str]) -> None:
     with _kept(house) as keeper, _database(house) as database:
-        env = _environment(house, database)
+        caught = mailbox(house.home, house.given)
+        env = _environment(house, database, caught)
         if not house.stopping.requested:
             refresh_once(house, env, first_refresh)
         if not house.stopping.requested:
-            _serve(house, Serving(house, env, port), database, keeper)
+            _serve(house, Serving(house, env, port, caught), database, keeper, caught)
 
 
-def _serve(house: House, serving: Serving, database: Database, keeper: int) -> None:
+def _serve(house: House, serving: Serving, database: Database, keeper: int, caught: Mailbox | None) -> None:
     try:
         serving.start()
         serving.wait_for_ui()
         if not house.stopping.requested:
             tell(house.home, ui=serving.ui)
-            _describe(house, serving, database)
+            _describe(house, serving, database, caught)
             serving.watch(database.server)
     finally:
         tell(house.home, ending=True)
@@ -120,17 +122,19 @@ def _database(house: House) -> Iterator[Database]:
             database.server.stop()
 
 
-def _environment(house: House, database: Database) -> dict[str, str]:
+def _environment(house: House, database: Database, caught: Mailbox | None) -> dict[str, str]:
     """Return the environment of all children: the settings, the folders, and our mark."""
     return {
         **database.environment,
+        **(caught.environment(house.given) if caught is not None else {}),
         "REFRESH_HOME": str(house.home),
         "DAGSTER_HOME": str(prepare_home(house.home)),
         MARK: mark_of(house.home),
     }
 
 
-def _describe(house: House, serving: Serving, database: Database) -> None:
+def _describe(house: House, serving: Serving, database: Database, caught: Mailbox | None) -> None:
+    mail = f"caught in {caught.folder}, nobody else gets it" if caught else "sent by the server that SMTP_HOST names"
     logs = [house.logs / "refresh.log", *serving.log_files()]
     if database.server is not None:
         logs.append(database.server.log)
@@ -139,6 +143,7 @@ def _describe(house: House, serving: Serving, database: Database) -> None:
         f"UI        {serving.ui}",
         f"database  {database.described()}",
         f"psql      {database.psql_line()}",
+        f"mail      {mail}",
         f"files     {house.home}",
         f"logs      {logs[0]}",
         *(f"          {log}" for log in logs[1:]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import psycopg
 from psycopg import IsolationLevel
 
@@ -22,41 +25,46 @@ def connect(settings: PostgresSettings, application_name: str) -> Connection:
 
     Raises RefreshError with the server's words where none can be had.
     """
+    keywords = {
+        "host": settings.host,
+        "port": settings.port,
+        "user": settings.user,
+        "dbname": settings.database,
+        "password": settings.password,
+    }
+    return connect_with(keywords, application_name, f"{settings.database!r} at {settings.host}:{settings.port}")
+
+
+def connect_with(keywords: Mapping[str, Any], application_name: str, where: str) -> Connection:
+    """Open such a connection by libpq's keywords; `where` names the database in the RefreshError that may be raised."""
+    options: dict[str, Any] = {
+        "application_name": application_name,
+        "connect_timeout": CONNECT_SECONDS,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+        **keywords,
+        "client_encoding": "UTF8",
+    }
     try:
-        conn = psycopg.connect(
-            host=settings.host,
-            port=settings.port,
-            user=settings.user,
-            dbname=settings.database,
-            password=settings.password,
-            application_name=application_name,
-            client_encoding="UTF8",
-            connect_timeout=CONNECT_SECONDS,
-            keepalives_idle=30,
-            keepalives_interval=10,
-            keepalives_count=3,
-            tcp_user_timeout=60_000,
-            autocommit=True,
-            prepare_threshold=None,
-        )
+        conn = psycopg.connect(**options, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
-        raise RefreshError(
-            f"no connection to the database {settings.database!r} at {settings.host}:{settings.port}: "
-            f"{str(error).strip()}"
-        ) from error
+        raise RefreshError(f"no connection to the database {where}: {str(error).strip()}") from error
     # The default of a role may be stricter, and a snapshot older than our lock would show us a stale state.
     conn.isolation_level = IsolationLevel.READ_COMMITTED
     return conn
 
 
-def limit(conn: Connection, *, lock_seconds: float, statement_seconds: float) -> None:
-    """Set the time-outs of the open transaction; a lower one of the role stays in force."""
+def limit(conn: Connection, *, lock_seconds: float, statement_seconds: float, session: bool = False) -> None:
+    """Set the time-outs of the open transaction, or of the session; a lower one of the role stays in force."""
     conn.execute(
         _LIMITS["limit"],
         {
             "lock": _milliseconds(lock_seconds),
             "statement": _milliseconds(statement_seconds),
             "idle": IDLE_SECONDS * 1000,
+            "transaction_only": not session,
         },
     )
 

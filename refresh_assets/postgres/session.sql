@@ -2,7 +2,7 @@
 SELECT set_config(
     name,
     CASE WHEN setting::bigint = 0 THEN wanted ELSE least(setting::bigint, wanted) END::text,
-    true
+    %(transaction_only)s
 )
 FROM pg_settings
 JOIN (
