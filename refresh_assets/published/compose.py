@@ -48,16 +48,13 @@ def definitions(columns: Iterable[Column]) -> sql.Composed:
     )
 
 
-def trimmed(column: str) -> sql.Composed:
-    """Return a column's text without surrounding white space."""
-    return sql.SQL("btrim({}::text, E' \\t\\n\\r\\f\\v')").format(sql.Identifier(column))
+def trimmed(text: sql.Composable) -> sql.Composed:
+    """Return a text without surrounding white space."""
+    return sql.SQL("btrim({}, E' \\t\\n\\r\\f\\v')").format(text)
 
 
-def keep(table: Table, allowed: Sequence[str] | None) -> sql.Composable:
-    """Return the condition under which a staged row is kept."""
-    if table.filter is None:
-        return TRUE
-    return sql.SQL("{} = ANY ({}::text[])").format(trimmed(table.filter.column), sql.Literal(list(allowed or ())))
+def among(text: sql.Composable, values: Sequence[str]) -> sql.Composed:
+    return sql.SQL("{} = ANY ({}::text[])").format(text, sql.Literal(list(values)))
 
 
 def expressions(table: Table) -> sql.Composed:
@@ -114,7 +111,7 @@ def row_hash(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL("({})").format(
         sql.SQL(" # ").join(
             sql.SQL("coalesce(hashtextextended({}, {}), {})").format(
-                _bytewise(sql.SQL("{}::text").format(name(column, "hashed"))),
+                as_bytes(name(column, "hashed")),
                 sql.Literal(2 * place),
                 sql.Literal(2 * place + 1),
             )
@@ -123,10 +120,12 @@ def row_hash(columns: Sequence[str]) -> sql.Composed:
     )
 
 
-def key_hash(key: Sequence[str]) -> sql.Composed:
-    """Return a hash of the key that tells whether a row belongs to the sample; its lowest bit may be of either sign."""
-    return sql.SQL("hashtext({})").format(
-        sql.SQL(" || chr(1) || ").join(_bytewise(sql.SQL("{}::text").format(name(column, "hashed"))) for column in key)
+def sampled(key: Sequence[str], modulus: int) -> sql.Composable:
+    """Return the condition under which a row of the table `hashed` belongs to the sample of one in `modulus`."""
+    if modulus == 1:
+        return TRUE
+    return sql.SQL("mod(hashtext({}), {}) = 0").format(
+        sql.SQL(" || chr(1) || ").join(as_bytes(name(column, "hashed")) for column in key), sql.Literal(modulus)
     )
 
 
@@ -135,6 +134,11 @@ def texts(columns: Iterable[str], table: str, length: int = 200) -> sql.Composed
     return COMMA.join(
         sql.SQL("left({}::text, {})").format(name(column, table), sql.Literal(length)) for column in columns
     )
+
+
+def as_bytes(value: sql.Composable) -> sql.Composed:
+    """Return a value of any type as a text that is compared byte for byte."""
+    return _bytewise(sql.SQL("{}::text").format(value))
 
 
 def _bytewise(value: sql.Composable) -> sql.Composed:

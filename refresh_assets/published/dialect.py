@@ -134,6 +134,8 @@ class _Rows:
         self.offset = offset
         self.start = offset
         self._line_end = line_end
+        # Faster than `in`, which steps through every byte.
+        self._blank_line = re.compile(line_end * 2)
         self._inside = False
         # The end of what lay outside quotes, each quoted stretch being one quote character in it.
         self._tail = line_end
@@ -166,7 +168,11 @@ class _Rows:
             one_kind = outside.count(b"\r") == ends == outside.count(b"\n")
         else:
             one_kind = (b"\r" if end == b"\n" else b"\n") not in outside
-        return one_kind and end + end not in outside and not (b"\\" in outside and end + b"\\." + end in outside)
+        return (
+            one_kind
+            and not self._blank_line.search(outside)
+            and not (b"\\" in outside and end + b"\\." + end in outside)
+        )
 
     def _border_is_sound(self, outside: bytes) -> bool:
         end = self._line_end

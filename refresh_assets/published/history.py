@@ -145,9 +145,8 @@ def fingerprint(conn: Connection, schema: str, table: Table, modulus: int) -> Fi
     row: Any = conn.execute(
         _APPLY["fingerprint"].format(
             target=sql.Identifier(schema, table.name),
-            key_hash=compose.key_hash(table.key),
+            sampled=compose.sampled(table.key, modulus),
             row_hash=compose.row_hash(columns),
-            modulus=sql.Literal(modulus),
         )
     ).fetchone()
     return Fingerprint(int(row[0]), Decimal(row[1]), modulus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import IsolationLevel, sql
+from psycopg import IsolationLevel
 
 from refresh_assets.postgres.connect import Connection, fix_formats
 from refresh_assets.postgres.queries import queries
@@ -40,25 +40,16 @@ def inspect(conn: Connection, load: Load) -> Inspection:
         standing = Standing.read(conn, load)
         last = standing.last
         rows = target.count() if target.exists() else 0
-        unique_index = _unique_index(conn, target)
+        unique_index = target.unique_index()
         return Inspection(
             rows=rows,
             repeated_keys=0 if unique_index or not target.exists() else _repeated_keys(conn, target),
             unique_index=unique_index,
             recorded_rows=last.fingerprint.rows if last else None,
             recorded_staged=last.rows_staged if last else None,
-            drift=standing.drift,
+            drift=standing.drift_of(rows),
             unbumped=standing.unbumped,
         )
-
-
-def _unique_index(conn: Connection, target: Target) -> str | None:
-    row: Any = conn.execute(
-        _INSPECT["unique_index"].format(
-            target=sql.Literal(target.name.as_string(conn)), key=sql.Literal(sorted(target.table.key))
-        )
-    ).fetchone()
-    return row[0] if row else None
 
 
 def _repeated_keys(conn: Connection, target: Target) -> int:

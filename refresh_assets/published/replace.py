@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from dataclasses import replace as altered
 from typing import Any
 
 import tenacity
@@ -15,11 +16,11 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published import history
 from refresh_assets.published.explain import explain
-from refresh_assets.published.guards import check_shrink
+from refresh_assets.published.guards import ShrinkRefusedError, check_shrink
 from refresh_assets.published.history import Counts, Fingerprint
 from refresh_assets.published.job_key import changed_parts
 from refresh_assets.published.load import Load, Outcome, Result
-from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, stage
+from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
 from refresh_assets.published.standing import Standing
 from refresh_assets.published.target import Target
 
@@ -110,18 +111,26 @@ class _Replace:
     def _load(self, standing: Standing) -> Result:
         source = stage(self.conn, self.load, self.progress)
         self.phases.end("stage")
-        self.target.create()
+        new = self.target.create()
         self.target.lock()
         rows_before = self.target.count()
+        drift = standing.drift_of(rows_before)
+        if not self.target.shows_repeated_keys(source, rows_before, new=new):
+            source = self._with_checked_key(source)
         parts = changed_parts(standing.state.parts, self.load.parts) if standing.state else ()
         if not self.load.accept_shrink:
             staged_before = standing.last.rows_staged if standing.last else None
-            check_shrink(self.load, source, rows_before, parts, staged_before)
-        changes = self.target.replace(source, rows_before)
+            try:
+                check_shrink(self.load, source, rows_before, parts, staged_before)
+            except ShrinkRefusedError:
+                # A file with repeated keys is not sound, which is to be told first.
+                self._with_checked_key(source)
+                raise
+        changes = self.target.replace(source, rows_before, new=new)
         self.phases.end("apply")
         fingerprint = self._verify(source)
         counts = Counts(self.load.rows, source.rows, changes.added, changes.changed, changes.removed)
-        load_id = history.write(self.conn, self.load, counts, fingerprint, drifted=standing.drift is not None)
+        load_id = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
         self.phases.end("verify")
         return self._result(
             "loaded",
@@ -132,12 +141,17 @@ class _Replace:
             removed=changes.removed,
             first_load=standing.state is None,
             changed_parts=parts,
-            drift=standing.drift,
+            drift=drift,
             unbumped=standing.unbumped,
             load_id=load_id,
             filter_counts=source.filter_counts,
             samples=changes.samples,
         )
+
+    def _with_checked_key(self, source: Source) -> Source:
+        if not source.key_checked:
+            check_key(self.conn, self.load.table.key, source.table)
+        return altered(source, key_checked=True)
 
     def _verify(self, source: Source) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""

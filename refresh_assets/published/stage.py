@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as altered
 from typing import Any, BinaryIO
 
 import psycopg
@@ -18,6 +20,10 @@ from refresh_assets.published.header import match_header
 from refresh_assets.published.load import FilterCount, Load
 
 BLOCK_BYTES = 1 << 18
+MEMORY_BYTES = 1 << 28
+PAGE_BYTES = 8192
+# A filter's value has one spelling, seldom a few: with a blank before it or behind it.
+SPELLINGS = 100
 _STAGE = queries("refresh_assets.published", "sql/stage.sql")
 
 
@@ -39,12 +45,22 @@ class RepeatedKeyError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """The rows that the target shall hold: those of a temporary table that meet the condition `keep`."""
+    """The rows that the target shall hold: those of a temporary table that meet the condition `keep`.
+
+    `rows` is their number, `staged` that of all published rows. `key_checked` tells whether the key is known to be
+    unique among all published rows.
+    """
 
     table: str
     keep: sql.Composable
     rows: int
+    staged: int
     filter_counts: tuple[FilterCount, ...]
+    key_checked: bool = False
+
+    @property
+    def left_out(self) -> int:
+        return self.staged - self.rows
 
     @property
     def name(self) -> sql.Identifier:
@@ -54,22 +70,30 @@ class Source:
 def stage(conn: Connection, load: Load, progress: Callable[[int], None]) -> Source:
     """Copy the file into a temporary table and return the rows to keep.
 
+    The key is checked where the rows are transformed; elsewhere the caller sees to it, who may learn it by the way.
     Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
     RepeatedKeyError where a row is not sound.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    _ask_for_memory(conn, load)
     conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
     staged = _copy(conn, load, header, progress)
     if staged != load.rows:
         raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
-    _check_key(conn, load, "refresh_stage")
-    counts = _count_values(conn, load)
-    condition = compose.keep(load.table, load.allowed)
-    kept = sum(count.rows for count in counts if count.kept) if load.table.filter else staged
+    source = _filter(conn, load)
     if not load.table.transformed:
-        return Source("refresh_stage", condition, kept, counts)
-    _transform(conn, load, condition)
-    return Source("refresh_transformed", compose.TRUE, kept, counts)
+        return source
+    check_key(conn, load.table.key, source.table)
+    _transform(conn, load, source.keep)
+    return altered(source, table="refresh_transformed", keep=compose.TRUE, key_checked=True)
+
+
+def _ask_for_memory(conn: Connection, load: Load) -> None:
+    """Let the stage be kept in the server's memory where it is small enough, since it is read several times."""
+    pages = min(2 * load.layout.bytes, MEMORY_BYTES) // PAGE_BYTES
+    # A session cannot change it any more once it has used a temporary table; then it is as it is.
+    with contextlib.suppress(psycopg.errors.InvalidParameterValue), conn.transaction():
+        conn.execute(_STAGE["memory"].format(pages=sql.Literal(pages)))
 
 
 def _copy(conn: Connection, load: Load, header: tuple[str, ...], progress: Callable[[int], None]) -> int:
@@ -99,25 +123,44 @@ def _send(file: BinaryIO, copy: psycopg.Copy, load: Load, progress: Callable[[in
         )
 
 
-def _check_key(conn: Connection, load: Load, table: str) -> None:
-    key = compose.names(load.table.key)
+def check_key(conn: Connection, key: Sequence[str], table: str) -> None:
+    """Check that the key is unique among all rows of a temporary table. Raises RepeatedKeyError."""
+    pieces = {"table": sql.Identifier(table), "key": compose.names(key)}
     try:
         with conn.transaction():
-            conn.execute(_STAGE["unique"].format(table=sql.Identifier(table), key=key))
+            conn.execute(_STAGE["unique"].format(**pieces))
+            # It has proved what it was made for; nothing reads by it.
+            raise psycopg.Rollback
     except psycopg.errors.UniqueViolation as error:
-        rows: list[Any] = conn.execute(_STAGE["duplicates"].format(table=sql.Identifier(table), key=key)).fetchall()
+        rows: list[Any] = conn.execute(_STAGE["duplicates"].format(**pieces)).fetchall()
         raise RepeatedKeyError([tuple(str(value) for value in row) for row in rows]) from error
 
 
-def _count_values(conn: Connection, load: Load) -> tuple[FilterCount, ...]:
+def _filter(conn: Connection, load: Load) -> Source:
+    """Count the staged rows by the value of the filter's column, and return which of them are kept."""
     if load.table.filter is None:
-        return ()
+        return Source("refresh_stage", compose.TRUE, load.rows, load.rows, ())
+    allowed = load.allowed or ()
+    found = compose.as_bytes(sql.Identifier(load.table.filter.column))
     rows: list[Any] = conn.execute(
         _STAGE["count_values"].format(
-            trimmed=compose.trimmed(load.table.filter.column), allowed=sql.Literal(list(load.allowed or ()))
+            found=found,
+            trimmed=compose.trimmed(sql.Identifier("found")),
+            allowed=sql.Literal(list(allowed)),
+            most=sql.Literal(SPELLINGS),
         )
     ).fetchall()
-    return tuple(FilterCount(None if is_null else value, count, kept) for value, is_null, count, kept in rows)
+    counts = tuple(FilterCount(None if is_null else value, count, kept) for value, is_null, count, kept, _ in rows)
+    kept = sum(count.rows for count in counts if count.kept)
+    spellings = [spelling for *_, is_kept, some in rows if is_kept for spelling in some]
+    if kept == load.rows:
+        keep: sql.Composable = compose.TRUE
+    elif len(spellings) < SPELLINGS:
+        # As they are found, so that not every row is trimmed once more.
+        keep = compose.among(found, spellings)
+    else:
+        keep = compose.among(compose.trimmed(found), allowed)
+    return Source("refresh_stage", keep, kept, load.rows, counts)
 
 
 def _transform(conn: Connection, load: Load, condition: sql.Composable) -> None:
@@ -140,4 +183,4 @@ def _transform(conn: Connection, load: Load, condition: sql.Composable) -> None:
             + "; mend the expression in its defs.yaml and raise transform_version"
         ) from error
     if any(column.expression is not None for column in columns if column.name in load.table.key):
-        _check_key(conn, load, "refresh_transformed")
+        check_key(conn, load.table.key, "refresh_transformed")

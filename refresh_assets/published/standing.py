@@ -36,21 +36,27 @@ class Standing:
         if last is not None and (state is None or state.job_key != last.job_key):
             last = None
         same_key = state is not None and state.job_key == load.job_key
-        # With another key it is loaded anyway; the number of rows costs next to nothing to compare.
-        drift = _drift(conn, load, last, count_only=not same_key) if state is not None else None
+        drift = _drift(conn, load, last, same_key=same_key) if state is not None else None
         return cls(state, last, drift, _unbumped_versions(load.table, last), same_key)
 
+    def drift_of(self, rows: int) -> str | None:
+        """Return the drift of the table, which holds so many rows.
 
-def _drift(conn: Connection, load: Load, last: PastLoad | None, *, count_only: bool) -> str | None:
+        With another key it is loaded anyway, and no more than the number of rows is compared.
+        """
+        if self.drift is not None or self.last is None:
+            return self.drift
+        recorded = self.last.fingerprint.rows
+        return None if rows == recorded else _other_rows(recorded, rows)
+
+
+def _drift(conn: Connection, load: Load, last: PastLoad | None, *, same_key: bool) -> str | None:
     target = Target(conn, load.schema, load.table)
     if not target.exists():
         return "the table is gone"
-    if last is None:
+    if last is None or not same_key:
         return None
     recorded = last.fingerprint
-    if count_only:
-        rows = target.count()
-        return None if rows == recorded.rows else _other_rows(recorded.rows, rows)
     target.check_columns()
     now = history.fingerprint(conn, load.schema, load.table, recorded.modulus)
     if now.rows != recorded.rows:

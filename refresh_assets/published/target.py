@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
@@ -13,9 +13,11 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.declaration import Table
 from refresh_assets.published.load import Row, Samples
-from refresh_assets.published.stage import Source
+from refresh_assets.published.stage import RepeatedKeyError, Source, check_key
 
 SAMPLE_ROWS = 10
+# With more rows left out than this share, it is cheaper to check the key by itself than to compare them too.
+LEFT_OUT_SHARE = 0.2
 _CREATE = queries("refresh_assets.published", "sql/create.sql")
 _APPLY = queries("refresh_assets.published", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
@@ -35,6 +37,7 @@ class _FoundColumn(NamedTuple):
     type: str
     as_declared: bool
     generated: bool
+    not_null: bool
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,28 @@ class Target:
         ).fetchone()
         return bool(row[0])
 
-    def create(self) -> None:
-        """Create the table as declared, where it is absent."""
-        self.conn.execute(
-            _CREATE["target"].format(
-                target=self.name,
-                columns=compose.definitions(self.table.columns),
-                key=compose.names(self.table.key),
-            )
-        )
+    def create(self) -> bool:
+        """Create the table as declared, where it is absent; tell whether it was. Its key is to follow the rows."""
+        if self.exists():
+            return False
+        columns = compose.definitions(self.table.columns)
+        self.conn.execute(_CREATE["target"].format(target=self.name, columns=columns))
+        return True
+
+    def unique_index(self) -> str | None:
+        """Return the name of an index that lets no key stand in two rows."""
+        row = self._fetch("unique_index", target=self._literal(self.name), key=sql.Literal(sorted(self.table.key)))
+        return row[0] if row else None
+
+    def shows_repeated_keys(self, source: Source, rows_before: int, *, new: bool) -> bool:
+        """Tell whether `replace` finds repeated keys of the source by the way, which spares a pass over it."""
+        if source.left_out > (source.staged * LEFT_OUT_SHARE if rows_before else 0):
+            return False
+        try:
+            self.check_columns(source)
+        except RefreshError:
+            return False
+        return new or self.unique_index() is not None
 
     def count(self) -> int:
         return int(self._fetch("count", target=self.name)[0])
@@ -79,11 +95,14 @@ class Target:
         """Let other writers wait, and readers pass, to the transaction's end."""
         self.conn.execute(_APPLY["lock_target"].format(target=self.name))
 
-    def replace(self, source: Source, rows_before: int) -> Changes:
-        """Make the table hold exactly the source's rows. Raises RefreshError where it cannot."""
+    def replace(self, source: Source, rows_before: int, *, new: bool) -> Changes:
+        """Make the table hold exactly the source's rows; `new` is what `create` told.
+
+        Raises RefreshError where it cannot, and RepeatedKeyError where the key was not checked and is not unique.
+        """
         cast_target = self.check_columns(source)
         self.conn.execute(_SESSION["sort_memory"])
-        changes = self._fill(source) if rows_before == 0 else self._apply_delta(source, cast_target)
+        changes = self._apply_delta(source, cast_target, rows_before) if rows_before else self._fill(source, new=new)
         if cast_target or self._has_row_triggers():
             self._check_content(source, cast_target)
         return changes
@@ -125,21 +144,30 @@ class Target:
         ).fetchall()
         return {row[0]: _FoundColumn(*row[1:]) for row in rows}
 
-    def _fill(self, source: Source) -> Changes:
+    def _fill(self, source: Source, *, new: bool) -> Changes:
         """Load into an empty table, where every row is a new one."""
-        cursor = self.conn.execute(
-            _APPLY["insert_all"].format(
-                target=self.name,
-                columns=compose.names(self._columns),
-                source=source.name,
-                keep=source.keep,
-            )
+        insert = _APPLY["insert_all"].format(
+            target=self.name,
+            columns=compose.names(self._columns),
+            source=source.name,
+            keep=source.keep,
         )
+        try:
+            with self.conn.transaction():
+                cursor = self.conn.execute(insert)
+                if new:
+                    # An index is built faster over all rows than row by row.
+                    key = compose.names(self.table.key)
+                    self.conn.execute(_CREATE["primary_key"].format(target=self.name, key=key))
+        except errors.UniqueViolation:
+            if not source.key_checked:
+                check_key(self.conn, self.table.key, source.table)
+            raise
         texts = compose.texts(self._columns, "target")
         sample = self._sample("sample_rows", target=self.name, texts=texts)
         return Changes(cursor.rowcount, 0, 0, Samples(added=sample))
 
-    def _apply_delta(self, source: Source, cast_target: frozenset[str]) -> Changes:
+    def _apply_delta(self, source: Source, cast_target: frozenset[str], rows_before: int) -> Changes:
         key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
         self.conn.execute(
             _APPLY["delta"].format(
@@ -149,14 +177,33 @@ class Target:
                         *(compose.name(name, "source") for name in rest),
                     ]
                 ),
+                # Where the key was not checked, the rows that are left out are looked at too.
+                kept=compose.TRUE if source.key_checked else sql.SQL("({}) IS TRUE").format(source.keep),
+                compared=source.keep if source.key_checked else compose.TRUE,
                 **self._join(source, cast_target),
             )
         )
-        row: Any = self.conn.execute(_APPLY["delta_counts"]).fetchone()
-        added, changed, removed = row
+        added, changed, removed, unmatched, gone = self._fetch("delta_counts")
+        if not source.key_checked:
+            self._check_key(source, each_matched_once=source.staged - unmatched == rows_before - gone)
         samples = self._samples()
         self._change(source, key, rest)
         return Changes(added, changed, removed, samples)
+
+    def _check_key(self, source: Source, *, each_matched_once: bool) -> None:
+        """Find repeated keys among the published rows from the delta.
+
+        A key that is repeated stands in the delta twice, or two rows with it met the same row of the table, whose own
+        key is unique.
+        """
+        if each_matched_once:
+            try:
+                check_key(self.conn, self.table.key, "refresh_delta")
+            except RepeatedKeyError:
+                pass
+            else:
+                return
+        check_key(self.conn, self.table.key, source.table)
 
     def _change(self, source: Source, key: tuple[str, ...], rest: list[str]) -> None:
         delta_key = compose.same_key(key, "target", "delta")
@@ -200,7 +247,7 @@ class Target:
             )
 
     def _join(self, source: Source, cast_target: frozenset[str]) -> dict[str, sql.Composable]:
-        types = self._types(source)
+        types, first = self._types(source), self.table.key[0]
         compared = [
             (name, types[name])
             for name in self._columns
@@ -211,6 +258,9 @@ class Target:
             "source_columns": compose.names(self._columns),
             "keep": source.keep,
             "target": self.name,
+            # What is NULL where a row has no match. A key that cannot be NULL costs less than a ctid.
+            "source_mark": compose.name(first, "source"),
+            "target_mark": compose.name(first if self._found_columns(source)[first].not_null else "ctid", "target"),
             "same_key": compose.same_key(self.table.key, "source", "target"),
             "differs": compose.differs(compared, cast_target),
         }

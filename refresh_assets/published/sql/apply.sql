@@ -4,7 +4,8 @@ SELECT
     format_type(attribute.atttypid, attribute.atttypmod),
     staged.attname IS NOT NULL AND format_type(attribute.atttypid, attribute.atttypmod)
         = format_type(staged.atttypid, staged.atttypmod),
-    attribute.attgenerated <> ''
+    attribute.attgenerated <> '',
+    attribute.attnotnull
 FROM pg_attribute AS attribute
 LEFT JOIN pg_attribute AS staged
     ON staged.attrelid = to_regclass(nullif({source}, '')) AND staged.attname = attribute.attname
@@ -17,32 +18,54 @@ SELECT EXISTS (
     WHERE tgrelid = to_regclass({target}) AND NOT tgisinternal AND tgenabled <> 'D'
 )
 
+-- name: unique_index
+SELECT index_class.relname
+FROM pg_index
+JOIN pg_class AS index_class ON index_class.oid = pg_index.indexrelid
+WHERE pg_index.indrelid = to_regclass({target})
+    AND pg_index.indisunique AND pg_index.indisvalid AND pg_index.indpred IS NULL AND pg_index.indexprs IS NULL
+    AND {key}::text[] = (
+        SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C")
+        FROM pg_attribute
+        WHERE attrelid = pg_index.indrelid AND attnum = ANY (pg_index.indkey[0:pg_index.indnkeyatts - 1])
+    )
+ORDER BY index_class.relname
+LIMIT 1
+
 -- name: lock_target
 LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE
 
 -- name: count
-SELECT count(*) FROM {target}
+-- By ctid, lest the index be read row by row where rows were changed since the last vacuum.
+SELECT count(ctid) FROM {target}
 
 -- name: fingerprint
 SELECT count(*), coalesce(sum(row_hash), 0)
 FROM (
-    SELECT CASE WHEN mod({key_hash}, {modulus}) = 0 THEN {row_hash} END AS row_hash FROM {target} AS hashed
+    SELECT CASE WHEN {sampled} THEN {row_hash} END AS row_hash FROM {target} AS hashed
 ) AS hashes
 
 -- name: delta
 CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
 SELECT
-    CASE WHEN target.ctid IS NULL THEN 'added' WHEN source.ctid IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
+    CASE
+        WHEN {target_mark} IS NULL THEN CASE WHEN source."refresh:kept" THEN 'added' ELSE 'left out' END
+        WHEN source."refresh:kept" THEN 'changed'
+        ELSE 'removed'
+    END AS "refresh:kind",
+    {source_mark} IS NOT NULL AS "refresh:published",
     {columns}
-FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FROM (SELECT {kept} AS "refresh:kept", {source_columns} FROM {source} AS staged WHERE {compared}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR NOT source."refresh:kept" OR {differs}
 
 -- name: delta_counts
 SELECT
     count(*) FILTER (WHERE "refresh:kind" = 'added'),
     count(*) FILTER (WHERE "refresh:kind" = 'changed'),
-    count(*) FILTER (WHERE "refresh:kind" = 'removed')
+    count(*) FILTER (WHERE "refresh:kind" = 'removed'),
+    count(*) FILTER (WHERE "refresh:kind" IN ('added', 'left out')),
+    count(*) FILTER (WHERE NOT "refresh:published")
 FROM pg_temp.refresh_delta
 
 -- name: delete
@@ -63,16 +86,20 @@ SELECT {columns} FROM {source} AS staged WHERE {keep}
 
 -- name: still_differs
 SELECT count(*)
-FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FROM (SELECT {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
 
 -- name: sample_delta
 SELECT {texts} FROM pg_temp.refresh_delta AS delta WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}
 
 -- name: sample_target
-SELECT {texts} FROM {target} AS target JOIN pg_temp.refresh_delta AS delta ON {delta_key}
-WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}
+SELECT {texts}
+FROM (
+    SELECT * FROM pg_temp.refresh_delta AS delta WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}
+) AS delta
+JOIN {target} AS target ON {delta_key}
+ORDER BY {key} LIMIT {limit}
 
 -- name: sample_rows
 SELECT {texts} FROM {target} AS target LIMIT {limit}

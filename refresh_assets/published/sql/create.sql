@@ -43,4 +43,7 @@ CREATE TABLE IF NOT EXISTS {schema}.refresh_loads (
 CREATE INDEX IF NOT EXISTS refresh_loads_job ON {schema}.refresh_loads (job, load_id DESC)
 
 -- name: target
-CREATE TABLE IF NOT EXISTS {target} ({columns}, PRIMARY KEY ({key}))
+CREATE TABLE {target} ({columns})
+
+-- name: primary_key
+ALTER TABLE {target} ADD PRIMARY KEY ({key})

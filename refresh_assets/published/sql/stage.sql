@@ -1,8 +1,13 @@
+-- name: memory
+SELECT set_config('temp_buffers', greatest(setting::bigint, {pages})::text, true)
+FROM pg_settings
+WHERE name = 'temp_buffers'
+
 -- name: create
 CREATE TEMPORARY TABLE refresh_stage ({columns}) ON COMMIT DROP
 
 -- name: copy
-COPY pg_temp.refresh_stage ({columns}) FROM STDIN (FORMAT csv)
+COPY pg_temp.refresh_stage ({columns}) FROM STDIN (FORMAT csv, FREEZE)
 
 -- name: unique
 CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
@@ -11,9 +16,13 @@ CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
 SELECT {key} FROM pg_temp.{table} GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
 -- name: count_values
-SELECT coalesce({trimmed}, ''), {trimmed} IS NULL, count(*), coalesce({trimmed} = ANY ({allowed}), false)
-FROM pg_temp.refresh_stage
-GROUP BY 1, 2, 4
+SELECT coalesce(value, ''), value IS NULL, sum(rows)::bigint, coalesce(value = ANY ({allowed}), false),
+    (array_agg(found))[1:{most}]
+FROM (
+    SELECT found, {trimmed} AS value, rows
+    FROM (SELECT {found} AS found, count(*) AS rows FROM pg_temp.refresh_stage GROUP BY 1) AS spellings
+) AS trimmed_values
+GROUP BY value
 ORDER BY 3 DESC, 1
 
 -- name: create_transformed
