@@ -46,7 +46,8 @@ def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn
 
 
 @main.command()
-def check() -> NoReturn:
+@click.option("--mail", "send_mail", is_flag=True, help="Send a test mail and say what the mail server answered.")
+def check(send_mail: bool) -> NoReturn:  # noqa: FBT001
     """Look at settings, database, publisher and mail one by one; exit 1 if one is wrong."""
     from refresh_assets.check import findings
     from refresh_assets.published.run import House
@@ -56,10 +57,35 @@ def check() -> NoReturn:
         files = House.load().files
     except RefreshError as error:
         raise click.ClickException(str(error)) from error
-    for finding in findings(files):
+    for finding in findings(files, send_mail=send_mail):
         click.echo(str(finding))
         wrong = wrong or finding.ok is False
     sys.exit(1 if wrong else 0)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+def status(as_json: bool) -> NoReturn:  # noqa: FBT001
+    """Tell how tables, owed mail and the daemon stand; exit 1 if something is overdue."""
+    _quiet()
+    from refresh_assets.alerts.standing import standing
+    from refresh_assets.published.run import House, storage
+    from refresh_assets.secrets import masked
+    from refresh_assets.settings import read_home
+
+    try:
+        repository = House.load().repository
+        with storage(read_home()) as instance:
+            found = standing(instance, repository)
+    except Exception as error:
+        text = masked(error)
+        if as_json:
+            click.echo(json.dumps({"wrong": [text]}))
+            sys.exit(1)
+        raise click.ClickException(text) from error
+    for line in [json.dumps(found.as_json())] if as_json else found.lines():
+        click.echo(line)
+    sys.exit(1 if found.wrong else 0)
 
 
 def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:

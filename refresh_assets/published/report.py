@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from refresh_assets.reasons import INTERRUPTED, evaluations, innermost, words
 from refresh_assets.secrets import mask
 
 ENDED = "the run was ended before the table was refreshed; nothing of it was changed"
@@ -78,7 +79,7 @@ def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
     """Return what each failed check of a run says."""
     return [
         f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
-        for evaluation in _evaluations(events)
+        for evaluation in evaluations(events)
         if not evaluation.passed
     ]
 
@@ -86,7 +87,7 @@ def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
 def _error(table: str, events: Sequence[dg.DagsterEvent]) -> str | None:
     """Return why a table was not refreshed: the first failure among its steps."""
     steps = ("manifest", f"{table}_csv", f"{table}_table")
-    for evaluation in _evaluations(events):
+    for evaluation in evaluations(events):
         if evaluation.blocking and not evaluation.passed and evaluation.asset_key.to_user_string() in steps:
             return _one_line(evaluation.description or evaluation.check_name)
     for event in events:
@@ -101,13 +102,8 @@ def _error(table: str, events: Sequence[dg.DagsterEvent]) -> str | None:
 
 
 def _root(error: SerializableErrorInfo) -> str:
-    """Return the text of the error that Dagster's own wrap: the one that a person can mend."""
-    while error.cause is not None and (error.cls_name or "").startswith("Dagster"):
-        error = error.cause
-    if error.cls_name == "DagsterExecutionInterruptedError":
-        return ENDED
-    kind, colon, text = error.message.strip().partition(": ")
-    return _one_line(text if colon and kind.endswith(error.cls_name or "\n") else error.message)
+    error = innermost(error)
+    return ENDED if error.cls_name == INTERRUPTED else _one_line(words(error))
 
 
 def _materialization(table: str, events: Iterable[dg.DagsterEvent]) -> dict[str, Any] | None:
@@ -117,12 +113,6 @@ def _materialization(table: str, events: Iterable[dg.DagsterEvent]) -> dict[str,
             metadata = event.step_materialization_data.materialization.metadata
             return {name: getattr(value, "value", value) for name, value in metadata.items()}
     return None
-
-
-def _evaluations(events: Iterable[dg.DagsterEvent]) -> Iterable[Any]:
-    for event in events:
-        if event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            yield event.asset_check_evaluation_data
 
 
 def _one_line(text: str) -> str:

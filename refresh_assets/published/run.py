@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -69,14 +70,24 @@ class House:
         return list(dict.fromkeys(wanted)) or self.tables
 
 
+@contextlib.contextmanager
+def storage(home: Path) -> Iterator[dg.DagsterInstance]:
+    """Open Dagster's storage as DAGSTER_HOME configures it, or the project's configuration in a folder of `home`.
+
+    Raises RefreshError where it cannot be reached.
+    """
+    os.environ.setdefault("DAGSTER_HOME", str(prepare_home(home)))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
 def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
     """Run the weekly job over some tables in this process; return a report for each.
 
     Raises RefreshError where Dagster's storage cannot be reached.
     """
-    os.environ.setdefault("DAGSTER_HOME", str(prepare_home(settings.home)))
     job = house.repository.get_job(JOB)
-    with dg.DagsterInstance.get() as instance:
+    with storage(settings.home) as instance:
         run = instance.create_run_for_job(
             job,
             run_config=_run_config(tables, accept_shrink=accept_shrink),

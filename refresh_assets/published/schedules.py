@@ -12,8 +12,6 @@ CRON = "17 4 * * 1"
 weekly_refresh = dg.define_asset_job(
     JOB,
     selection=dg.AssetSelection.groups(GROUP),
-    # A process for each step would cost seconds a step, and outlive a killed run.
-    executor_def=dg.in_process_executor,
     description="Fetches the manifest and every declared file, and makes each table equal to its file.",
 )
 

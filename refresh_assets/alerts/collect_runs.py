@@ -1,0 +1,119 @@
+"""Runs that failed, runs that succeeded with a failed check, and what works again. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+import dagster as dg
+from dagster import RunRecord
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
+
+from refresh_assets.alerts.declared import instant_of
+from refresh_assets.alerts.incident import Incident
+from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.recovery import recovered
+
+# What was committed late, or by a host whose clock is slow, is looked for so far behind the newest.
+OVERLAP = timedelta(minutes=30)
+# A run that ended so long before it was last touched was only touched: tags can be added to runs of last year.
+LATE = timedelta(days=30)
+# Dagster says within this time of a failure whether it will try again, and tries within the other.
+RETRY_TAG_WITHIN = timedelta(seconds=10)
+RETRY_WITHIN = timedelta(minutes=10)
+PAGE = 500
+_WAITS = "waits for its retry"
+_STATUSES = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED]
+
+
+def ended_runs(look: Look) -> Iterator[Alert]:
+    """Tell of every run that ended since the last look, in the order of their ends."""
+    came_to = look.memory.noted("ended runs") or look.since
+    after = max(came_to - OVERLAP, look.since)
+    while True:
+        page = _page(look, after)
+        fresh = look.memory.unseen((record.dagster_run.run_id, record.dagster_run.status.value) for record in page)
+        for record in page:
+            run = record.dagster_run
+            if (run.run_id, run.status.value) in fresh and not _is_undecided(look, record):
+                if _ended_at(record) > came_to - LATE:
+                    yield from _of(look, record)
+                look.memory.see(run.run_id, run.status.value)
+            # A host whose clock is fast must not make the others' runs look old.
+            look.memory.note("ended runs", max(came_to, min(record.update_timestamp, look.now)))
+            if look.out_of_time:
+                return
+        if len(page) < PAGE:
+            return
+        # A little before the last one: several may have the same instant.
+        after = page[-1].update_timestamp - timedelta(microseconds=1)
+
+
+def missed_retries(look: Look) -> Iterator[Alert]:
+    """Tell of failed runs that were to be tried again and were not."""
+    for run_id, seen_at in look.memory.seen_as(_WAITS).items():
+        record = look.instance.get_run_record_by_id(run_id)
+        if record is not None and not _was_retried(record.dagster_run):
+            if _is_to_be_retried(record.dagster_run) and look.now - seen_at < RETRY_WITHIN:
+                continue
+            yield from _failure(look, record)
+        look.memory.forget(run_id, _WAITS)
+
+
+def _page(look: Look, after: datetime) -> Sequence[RunRecord]:
+    filters = dg.RunsFilter(statuses=_STATUSES, updated_after=after)
+    return look.instance.get_run_records(filters, limit=PAGE, order_by="update_timestamp", ascending=True)
+
+
+def _of(look: Look, record: RunRecord) -> Iterator[Alert]:
+    run = record.dagster_run
+    if run.status == dg.DagsterRunStatus.SUCCESS:
+        yield from _failed_checks(look, record)
+        yield from recovered(look, run, _ended_at(record))
+    elif _is_to_be_retried(run):
+        if not _was_retried(run):
+            look.memory.see(run.run_id, _WAITS)
+    else:
+        yield from _failure(look, record)
+
+
+def _failure(look: Look, record: RunRecord) -> Iterator[Alert]:
+    run = record.dagster_run
+    incident = Incident.of(look, run, _ended_at(record))
+    # What a person cancels is no failure; what was cancelled because it ran for too long is.
+    if run.status == dg.DagsterRunStatus.CANCELED and not incident.ended_by_limit:
+        return
+    began = [look.memory.begin("failing", unit, incident.at) for unit in incident.units]
+    yield look.alert(f"run:{run.run_id}:failed", "failed", incident.failed_since(min(began)))
+
+
+def _failed_checks(look: Look, record: RunRecord) -> Iterator[Alert]:
+    run = record.dagster_run
+    events = look.instance.all_logs(run.run_id, of_type={dg.DagsterEventType.ASSET_CHECK_EVALUATION})
+    incident = Incident(look, run, _ended_at(record), [x.dagster_event for x in events if x.dagster_event])
+    if incident.failed_checks:
+        yield look.alert(f"run:{run.run_id}:checks", "check_failed", incident.failed_a_check())
+
+
+def _is_undecided(look: Look, record: RunRecord) -> bool:
+    """Tell whether Dagster has yet to say if it will try a failed run again."""
+    run = record.dagster_run
+    return (
+        run.status == dg.DagsterRunStatus.FAILURE
+        and look.instance.run_retries_enabled
+        and WILL_RETRY_TAG not in run.tags
+        and look.now - record.update_timestamp < RETRY_TAG_WITHIN
+    )
+
+
+def _is_to_be_retried(run: dg.DagsterRun) -> bool:
+    return run.status == dg.DagsterRunStatus.FAILURE and run.tags.get(WILL_RETRY_TAG) == "true"
+
+
+def _was_retried(run: dg.DagsterRun) -> bool:
+    return AUTO_RETRY_RUN_ID_TAG in run.tags
+
+
+def _ended_at(record: RunRecord) -> datetime:
+    return instant_of(record.end_time) if record.end_time is not None else record.update_timestamp

@@ -1,0 +1,109 @@
+"""The executor of our runs: in one process, with a heartbeat, and a watcher told. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import dagster as dg
+from dagster._core.definitions.executor_definition import IN_PROC_CONFIG
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._core.executor.base import Executor
+from dagster._core.executor.in_process import InProcessExecutor
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG
+
+from refresh_assets.alerts.heartbeat import Heartbeat
+from refresh_assets.alerts.limits import read_limits
+from refresh_assets.alerts.ping import ping
+from refresh_assets.alerts.settings import read_ping_url
+from refresh_assets.reasons import step_reasons
+from refresh_assets.settings import Env, SettingsError
+
+# Found again in the plan of a run, so that only runs which should have a heartbeat are missed without one.
+NAME = "in_process_with_heartbeat"
+Warn = Callable[[str], object]
+
+
+@dg.executor(name=NAME, config_schema=IN_PROC_CONFIG)
+def in_process_with_heartbeat(context: dg.InitExecutorContext) -> Executor:
+    """Run all steps in one process, which proves by a heartbeat that it is alive."""
+    return AliveExecutor(dg.in_process_executor.executor_creation_fn(context))  # type: ignore[misc, arg-type]
+
+
+class AliveExecutor(Executor):
+    """The in-process executor, with what proves to others that it is at work."""
+
+    def __init__(self, inner: InProcessExecutor) -> None:
+        self._inner = inner
+
+    @property
+    def retries(self) -> RetryMode:
+        return self._inner.retries
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        """Execute the steps and yield their events."""
+        run = plan_context.dagster_run
+        watcher = Watcher(plan_context.log.warning) if SCHEDULE_NAME_TAG in run.tags else None
+        with Heartbeat(run.run_id, _beat(plan_context.log.warning), plan_context.log.warning):
+            events = self._inner.execute(plan_context, execution_plan)
+            yield from watcher.told(events) if watcher else events
+
+
+class Watcher:
+    """The outside watcher of a scheduled refresh: told of its start, and of its end with what failed."""
+
+    def __init__(self, warn: Warn, env: Env = os.environ) -> None:
+        self._warn = warn
+        self._env = env
+        self._url: str | None = None
+        try:
+            self._url = read_ping_url(env)
+        except SettingsError as error:
+            warn(f"nobody outside is told of this refresh: {error}")
+
+    def told(self, events: Iterator[dg.DagsterEvent]) -> Iterator[dg.DagsterEvent]:
+        """Pass the events on, and tell the watcher of what they say; it is never a reason to fail."""
+        failures: list[dg.DagsterEvent] = []
+        self._tell("start")
+        try:
+            for event in events:
+                if event.is_failure:
+                    failures.append(event)
+                yield event
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._tell("fail", str(error) or "the run's process was interrupted")
+            raise
+        if failures:
+            self._tell("fail", _reason(failures))
+        else:
+            self._tell("success")
+
+    def _tell(self, state: str, reason: str = "") -> None:
+        if self._url is None:
+            return
+        problem = ping(self._url, state, reason, self._env)  # type: ignore[arg-type]
+        if problem is not None:
+            with contextlib.suppress(Exception):
+                self._warn(problem)
+
+
+def _beat(warn: Warn) -> timedelta:
+    try:
+        return read_limits().beat
+    except SettingsError as error:
+        warn(f"the heartbeat of this run takes its default: {error}")
+        return read_limits({}).beat
+
+
+def _reason(failures: list[dg.DagsterEvent]) -> str:
+    reasons = step_reasons(failures)
+    lines = [f"{step}: {reason}" for step, reason in reasons.items()]
+    return "\n".join(lines) or next((event.message or "" for event in failures), "")

@@ -1,0 +1,102 @@
+"""One look of the failure sensor: what every collector is given. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import dagster as dg
+
+from refresh_assets.alerts.declared import Declared, Verification, key_of, verification
+from refresh_assets.alerts.heartbeat import host_name
+from refresh_assets.alerts.limits import Limits, read_limits
+from refresh_assets.alerts.loads import LastLoad, last_loads
+from refresh_assets.alerts.memory import Memory
+from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.settings import read_ui_url
+from refresh_assets.alerts.text import Facts, failure_text, still_holds
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.settings import Env, read_timezone
+
+# What happened longer before the very first look than this is history.
+FIRST_LOOK_BACK = timedelta(hours=24)
+
+
+class LookFailedError(RefreshError):
+    """Something could not be looked for. The rest was, mail was sent, and the failure itself is told by mail."""
+
+
+@dataclass
+class Look:
+    """`now` is by the database's clock, `since` when the first look began to look; `deadline` by time.monotonic()."""
+
+    instance: dg.DagsterInstance
+    conn: Connection
+    declared: Declared
+    env: Env
+    deadline: float
+    memory: Memory = field(init=False)
+    limits: Limits = field(init=False)
+    now: datetime = field(init=False)
+    since: datetime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = Memory(self.conn)
+        self.limits = read_limits(self.env)
+        self.now = self.memory.now()
+        self.since = self.memory.noted("since") or self.now - FIRST_LOOK_BACK
+        self.memory.note("since", self.since)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether what is left to do should be left to the next look."""
+        return time.monotonic() > self.deadline
+
+    @cached_property
+    def verified(self) -> Mapping[str, Verification]:
+        """When each table was last verified, where it ever was."""
+        found = ((table, verification(self.instance, table)) for table in self.declared.files)
+        return {table: verified for table, verified in found if verified}
+
+    def alert(self, event_key: str, kind: str, facts: Facts) -> Alert:
+        """Put facts into words, with the time zone and this host."""
+        complete = Facts(**{**vars(facts), "timezone": self.timezone, "host": facts.host or host_name()})
+        return Alert(event_key, kind, facts.about, *failure_text(complete, self.env))
+
+    def state_of(self, tables: Sequence[str]) -> str:
+        """Say what tables hold, as far as that is known."""
+        if self._loads is None or not tables:
+            return ""
+        states = {table: self._state(self._loads.get(table)) for table in tables}
+        return "; ".join(f"{table} {state}" if len(states) > 1 else state for table, state in states.items())
+
+    def last_verified(self, tables: Sequence[str]) -> datetime | None:
+        """Return since when all of these tables are unverified, where that is known of all of them."""
+        instants = [self.verified[table].at for table in tables if table in self.verified]
+        return min(instants) if instants and len(instants) == len(tables) else None
+
+    def run_url(self, run_id: str) -> str:
+        return f"{self._ui}/runs/{run_id}" if self._ui else ""
+
+    def asset_url(self, tables: Sequence[str]) -> str:
+        """Return the address of a table's page in the UI; of several tables there is none."""
+        return f"{self._ui}/assets/{key_of(tables[0]).to_user_string()}" if self._ui and len(tables) == 1 else ""
+
+    @cached_property
+    def timezone(self) -> str:
+        return read_timezone(self.env)
+
+    @cached_property
+    def _ui(self) -> str | None:
+        return read_ui_url(self.env)
+
+    @cached_property
+    def _loads(self) -> Mapping[str, LastLoad] | None:
+        return last_loads(self.declared.files, self.env)
+
+    def _state(self, load: LastLoad | None) -> str:
+        return still_holds(load.loaded_at, load.rows, self.timezone) if load else "was never loaded by this product"

@@ -1,0 +1,51 @@
+"""What works again after an incident that a person was told of. Upper floor: imports dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import dagster as dg
+
+from refresh_assets.alerts.declared import key_of, met_lock
+from refresh_assets.alerts.incident import units_of
+from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.text import Facts, instant
+
+
+def recovered(look: Look, run: dg.DagsterRun, at: datetime) -> Iterator[Alert]:
+    """Tell once that what a successful run refreshed does not fail any more."""
+    failing = look.memory.spells("failing")
+    tables = look.declared.touched(run)
+    over = [unit for unit in units_of(run, tables) if unit in failing and failing[unit] < at]
+    if not over:
+        return
+    locked = _locked_tables(look, run, tables)
+    over = [unit for unit in over if unit.removeprefix("table ") not in locked]
+    if over:
+        again = [table for table in tables if f"table {table}" in over]
+        yield recovery(look, run.job_name, run.run_id, again, min(failing[unit] for unit in over))
+        look.memory.end("failing", over)
+
+
+def recovery(look: Look, job: str, run_id: str, tables: Sequence[str], began: datetime) -> Alert:
+    """Return the one alert that a run can give on tables, or on its job, which work again."""
+    what = ", ".join(tables) or job
+    facts = Facts(
+        about=tables[0] if len(tables) == 1 else job,
+        happened="recovered",
+        what=f"Run {run_id[:8]} succeeded: {what} had failed or gone unverified since {instant(began, look.timezone)}.",
+        state=look.state_of(tables).replace("still holds", "holds"),
+        run_url=look.run_url(run_id),
+        asset_url=look.asset_url(tables),
+    )
+    return look.alert(f"run:{run_id}:recovered", "recovered", facts)
+
+
+def _locked_tables(look: Look, run: dg.DagsterRun, tables: Sequence[str]) -> set[str]:
+    """Return the tables that the run left as they were because another refresh held their lock."""
+    entries = look.instance.all_logs(run.run_id, of_type={dg.DagsterEventType.ASSET_MATERIALIZATION})
+    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+    locked = {event.asset_key for event in events if met_lock(event.step_materialization_data.materialization)}
+    return {table for table in tables if key_of(table) in locked}

@@ -1,0 +1,397 @@
+"""What the failure sensor tells of runs that ended: once each, in the error's words, and when they work again."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import psycopg
+import pytest
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
+
+from refresh_assets.alerts.look import Look, LookFailedError
+from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.sensors import COLLECTORS, failure_mail
+from refresh_assets_tests.shop import dataset_rows
+from refresh_assets_tests.smtp_server import unreachable
+from refresh_assets_tests.watchtower import UI, Watchtower, ago
+
+
+def test_a_failed_run_is_told_once_in_the_words_of_its_error(tower: Watchtower) -> None:
+    tower.refresh()
+    tower.break_file()
+    run_id = tower.refresh()
+    (caught,) = tower.told()
+    assert caught.mail["Subject"] == "[refresh] datasets failed: staged 41 rows; the manifest says 40"
+    body = caught.text()
+    assert f"Step datasets_csv of job weekly_refresh, run {run_id[:8]}, started by the command line." in body
+    assert "still holds the load of" in body
+    assert ", 40 rows" in body
+    assert "Last success: " in body
+    assert "`refresh-assets run --table datasets`" in body
+    assert f"{UI}/runs/{run_id}" in body
+    assert f"{UI}/assets/datasets_table" in body
+    assert tower.told() == []
+
+
+def test_every_failed_run_is_told(tower: Watchtower) -> None:
+    tower.break_file()
+    assert tower.refresh() != tower.refresh()
+    assert len(tower.told()) == 2
+
+
+def test_a_refused_shrink_is_told_with_what_to_do(tower: Watchtower) -> None:
+    tower.refresh()
+    tower.shop.publish(dataset_rows(3))
+    tower.refresh()
+    (caught,) = tower.told()
+    assert "datasets failed: refused to load 3 rows over 40" in str(caught.mail["Subject"])
+    assert "--accept-shrink" in caught.text()
+
+
+def test_of_several_failed_tables_the_one_mail_names_each_with_its_reason(tower: Watchtower) -> None:
+    tower.refresh("datasets", "dataset_rights")
+    tower.break_file()
+    tower.shop.publish_file("dataset_rights.csv", "not,the,header\n", 0)
+    tower.refresh("datasets", "dataset_rights")
+    (caught,) = tower.told()
+    assert str(caught.mail["Subject"]).startswith("[refresh] weekly_refresh failed: ")
+    body = caught.text()
+    assert "datasets: staged 41 rows; the manifest says 40" in body
+    assert "dataset_rights: " in body
+    assert "datasets still holds the load of" in body
+    assert "dataset_rights still holds the load of" in body
+
+
+def test_where_no_table_could_be_refreshed_the_job_is_what_failed(tower: Watchtower, monkeypatch: Any) -> None:
+    monkeypatch.setenv("LEARN_BASE", "file:///nowhere")
+    tower.refresh("datasets", "dataset_rights")
+    (subject,) = tower.subjects()
+    assert subject.startswith("[refresh] weekly_refresh failed: /nowhere/learn/data/manifest.json does not exist")
+
+
+def test_a_run_that_ended_without_a_failed_step_is_told_with_what_was_reported(tower: Watchtower) -> None:
+    tower.fail(tower.create_run(), "Run worker exited with signal 9")
+    (subject,) = tower.subjects()
+    assert subject == "[refresh] datasets failed: Run worker exited with signal 9"
+
+
+def test_runs_of_other_jobs_without_an_origin_are_told_as_well(tower: Watchtower) -> None:
+    @dg.op
+    def divide() -> None:
+        raise ZeroDivisionError("no remainder\nfor you")
+
+    @dg.job
+    def elsewhere() -> None:
+        divide()
+
+    result = elsewhere.execute_in_process(instance=tower.instance, raise_on_error=False)
+    (caught,) = tower.told()
+    assert caught.mail["Subject"] == "[refresh] elsewhere failed: no remainder"
+    assert f"Step divide of job elsewhere, run {result.run_id[:8]}, started by the command line." in caught.text()
+    assert "for you" in caught.text()
+
+
+def test_a_failed_check_of_severity_error_in_a_successful_run_is_told(tower: Watchtower) -> None:
+    tower.refresh()
+    tower.shop.admin.execute("UPDATE etl.datasets SET title = 'Odd' WHERE title = 'Dataset 1'")
+    tower.refresh()
+    (caught,) = tower.told()
+    subject = str(caught.mail["Subject"])
+    assert subject.startswith("[refresh] datasets failed a check: datasets: drift: etl.datasets: rows were changed")
+    assert tower.told() == []
+
+
+def test_a_warning_of_a_check_is_not_told(tower: Watchtower) -> None:
+    tower.refresh()
+    tower.shop.publish(dataset_rows(41))
+    with psycopg.connect(tower.shop.admin.info.dsn, password=tower.shop.env["PGPASSWORD"]) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:etl'))")
+        tower.refresh()
+    assert tower.told() == []
+
+
+def test_a_success_after_a_told_failure_is_told_once(tower: Watchtower) -> None:
+    tower.break_file()
+    tower.refresh()
+    tower.look()
+    tower.mend_file()
+    tower.refresh()
+    (caught,) = tower.told()
+    assert caught.mail["Subject"] == "[refresh] datasets recovered"
+    assert "State:        holds the load of" in caught.text()
+    tower.refresh()
+    assert tower.told() == []
+
+
+def test_a_failure_and_a_success_between_two_looks_are_both_told(tower: Watchtower) -> None:
+    tower.break_file()
+    tower.refresh()
+    tower.mend_file()
+    tower.refresh()
+    assert tower.subjects() == [
+        "[refresh] datasets failed: staged 41 rows; the manifest says 40",
+        "[refresh] datasets recovered",
+    ]
+
+
+def test_another_tables_success_is_no_recovery(tower: Watchtower) -> None:
+    tower.break_file()
+    tower.refresh()
+    tower.look()
+    tower.refresh("dataset_rights")
+    assert tower.told() == []
+
+
+def test_a_run_that_met_the_lock_is_no_recovery(tower: Watchtower) -> None:
+    tower.refresh()
+    tower.fail(tower.create_run())
+    tower.look()
+    with psycopg.connect(tower.shop.admin.info.dsn, password=tower.shop.env["PGPASSWORD"]) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:etl'))")
+        tower.refresh()
+    assert tower.told() == []
+    tower.refresh()
+    assert tower.subjects() == ["[refresh] datasets recovered"]
+
+
+def test_the_mail_says_since_when_it_fails(tower: Watchtower) -> None:
+    tower.fail(tower.create_run())
+    tower.look()
+    tower.sql("UPDATE refresh_alerts.spell SET began_at = '2026-03-02 04:17+00' WHERE kind = 'failing'")
+    tower.fail(tower.create_run())
+    (caught,) = tower.told()
+    assert "Since:        2026-03-02 04:17 UTC" in caught.text()
+
+
+# Automatic retries
+
+
+def test_a_failure_that_is_tried_again_is_not_told_but_the_last_one_is(tower: Watchtower) -> None:
+    first, last = (tower.create_run(tags={"dagster/retry_number": number}) for number in "01")
+    tower.fail(first)
+    tower.instance.add_run_tags(first.run_id, {WILL_RETRY_TAG: "true", AUTO_RETRY_RUN_ID_TAG: last.run_id})
+    assert tower.told() == []
+    tower.fail(last)
+    tower.instance.add_run_tags(last.run_id, {WILL_RETRY_TAG: "false"})
+    (caught,) = tower.told()
+    assert "after 1 automatic retries" in caught.text()
+
+
+def test_a_retry_that_does_not_come_is_told(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.fail(run)
+    tower.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
+    assert tower.told() == []
+    tower.sql("UPDATE refresh_alerts.seen_run SET seen_at = seen_at - interval '11 minutes'")
+    assert len(tower.told()) == 1
+    assert tower.told() == []
+
+
+def test_a_retry_that_dagster_gave_up_is_told_at_once(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.fail(run)
+    tower.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
+    tower.look()
+    tower.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "false"})
+    assert len(tower.told()) == 1
+
+
+# Cancelled runs
+
+
+def test_what_a_person_cancels_is_not_told(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.instance.report_run_canceling(run)
+    tower.instance.report_run_canceled(run)
+    assert tower.told() == []
+
+
+def test_what_was_cancelled_for_its_length_is_told(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.instance.report_run_canceling(run, message="Canceling due to exceeding maximum runtime of 5 seconds.")
+    tower.instance.report_run_canceled(run)
+    (subject,) = tower.subjects()
+    assert subject == "[refresh] datasets failed: Canceling due to exceeding maximum runtime of 5 seconds."
+
+
+# What is looked at
+
+
+def dated(tower: Watchtower, run: dg.DagsterRun, age: timedelta) -> None:
+    """Let a run have ended so long ago."""
+    when = ago(seconds=age.total_seconds())
+    tower.shop.admin.execute(
+        "UPDATE dagster.runs SET update_timestamp = %s, end_time = %s WHERE run_id = %s",
+        [when.replace(tzinfo=None), when.timestamp(), run.run_id],
+    )
+
+
+def test_the_first_look_goes_back_a_day_and_not_further(tower: Watchtower) -> None:
+    old, recent = tower.create_run(), tower.create_run()
+    tower.fail(old, "old")
+    tower.fail(recent, "recent")
+    dated(tower, old, timedelta(hours=25))
+    dated(tower, recent, timedelta(hours=23))
+    assert tower.subjects() == ["[refresh] datasets failed: recent"]
+
+
+def test_nothing_is_lost_while_the_sensor_is_off_for_days(tower: Watchtower) -> None:
+    tower.fail(tower.create_run())
+    tower.look()
+    tower.sql("UPDATE refresh_alerts.noted SET instant = instant - interval '9 days'")
+    run = tower.create_run()
+    tower.fail(run, "eight days ago")
+    dated(tower, run, timedelta(days=8))
+    assert tower.subjects() == ["[refresh] datasets failed: eight days ago"]
+
+
+def test_a_row_that_is_committed_late_is_told(tower: Watchtower) -> None:
+    late = tower.create_run()
+    tower.fail(tower.create_run())
+    tower.look()
+    tower.fail(late, "late")
+    dated(tower, late, timedelta(minutes=20))
+    assert tower.subjects() == ["[refresh] datasets failed: late"]
+
+
+def test_a_host_whose_clock_is_fast_hides_nobodys_failure(tower: Watchtower) -> None:
+    ahead = tower.create_run()
+    tower.fail(ahead)
+    dated(tower, ahead, timedelta(hours=-5))
+    assert len(tower.told()) == 1
+    tower.fail(tower.create_run())
+    assert len(tower.told()) == 1
+
+
+def test_a_tag_that_is_added_to_a_told_run_tells_nothing_again(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.fail(run)
+    tower.look()
+    tower.instance.add_run_tags(run.run_id, {"note": "seen"})
+    assert tower.told() == []
+
+
+def test_a_tag_that_is_added_to_an_old_run_tells_nothing(tower: Watchtower) -> None:
+    run = tower.create_run()
+    tower.fail(run)
+    dated(tower, run, timedelta(days=60))
+    tower.look()
+    tower.instance.add_run_tags(run.run_id, {"note": "seen"})
+    assert tower.told() == []
+
+
+def test_a_thousand_failures_at_once_are_told_within_some_looks_each_well_within_its_time(tower: Watchtower) -> None:
+    tower.refresh()
+    for number in range(1000):
+        tower.fail(tower.create_run(), f"failure {number}")
+    seconds: list[float] = []
+    while len(tower.mailserver.mails) < 1000:
+        began = time.monotonic()
+        tower.look()
+        seconds.append(time.monotonic() - began)
+        assert len(seconds) < 5
+    assert max(seconds) < 40
+    assert len({str(caught.mail["Message-ID"]) for caught in tower.mailserver.mails}) == 1000
+
+
+# Failure domains
+
+
+def broken(_look: Look) -> Iterator[Alert]:
+    raise RuntimeError("the storage is odd")
+    yield
+
+
+def test_a_collector_that_fails_does_not_keep_the_others_from_telling(tower: Watchtower) -> None:
+    tower.fail(tower.create_run(), "a failure")
+    for _look in range(2):
+        with pytest.raises(LookFailedError, match="broken: RuntimeError: the storage is odd"):
+            tower.look([broken, *COLLECTORS])
+    subjects = [str(caught.mail["Subject"]) for caught in tower.mailserver.mails]
+    assert subjects == [
+        "[refresh] failure_mail failed: broken: RuntimeError: the storage is odd",
+        "[refresh] datasets failed: a failure",
+    ]
+
+
+def test_a_collector_that_fails_in_the_middle_goes_on_from_there(tower: Watchtower) -> None:
+    for number in range(3):
+        tower.fail(tower.create_run(), f"failure {number}")
+
+    def stumbling(look: Look) -> Iterator[Alert]:
+        for count, alert in enumerate(COLLECTORS[1](look)):
+            if count == 1:
+                raise RuntimeError("stumbled")
+            yield alert
+
+    with pytest.raises(LookFailedError, match="stumbled"):
+        tower.look([stumbling])
+    tower.look()
+    told = [row[0] for row in tower.outbox() if "failure_mail" not in row[0]]
+    assert told == [f"[refresh] datasets failed: failure {number}" for number in range(3)]
+
+
+def test_a_mail_server_that_is_down_makes_no_tick_fail_and_the_tick_says_so(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMTP_PORT", str(unreachable().port))
+    tower.fail(tower.create_run())
+    assert tower.look().startswith("0 mails sent, 1 owed; the last error: ")
+
+
+def test_without_mail_the_tick_says_that_nobody_will_be_told_and_mail_stays_owed(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("SMTP_HOST", "ALERT_TO"):
+        monkeypatch.delenv(name)
+    tower.fail(tower.create_run())
+    told = tower.look()
+    assert told == "SMTP_HOST and ALERT_TO are not set: nobody will be told of failures; 1 mails are owed"
+    assert told in caplog.text
+    assert tower.outbox("sent_at") == [(None,)]
+
+
+def test_half_of_the_mail_settings_make_the_tick_fail_after_what_happened_is_recorded(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ALERT_TO")
+    tower.fail(tower.create_run())
+    with pytest.raises(LookFailedError, match="ALERT_TO"):
+        tower.look()
+    assert len(tower.outbox()) == 1
+
+
+def test_the_sensor_is_on_by_default_and_its_tick_says_what_it_did(tower: Watchtower) -> None:
+    sensor = tower.repository.get_sensor_def("failure_mail")
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert sensor.minimum_interval_seconds == 15
+    tower.fail(tower.create_run())
+    context = dg.build_sensor_context(instance=tower.instance, repository_def=tower.repository)
+    assert failure_mail(15).evaluate_tick(context).skip_message == "1 mails sent, 0 owed"
+
+
+def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Watchtower) -> None:
+    secret = tower.shop.env["PGPASSWORD"]
+    tower.fail(tower.create_run(), f"no connection with password={secret}")
+    (caught,) = tower.told()
+    assert secret.encode() not in caught.content
+
+    def leaking(_look: Look) -> Iterator[Alert]:
+        raise RuntimeError(f"no connection with password={secret}")
+        yield
+
+    with pytest.raises(LookFailedError) as raised:
+        tower.look([leaking])
+    assert secret not in str(raised.value)
+
+
+def test_the_job_of_a_run_need_not_exist_any_more(tower: Watchtower) -> None:
+    run = dg.DagsterRun(job_name="long_gone", run_id=str(uuid.uuid4()))
+    tower.instance.add_run(run)
+    tower.fail(run, "its code is gone")
+    assert tower.subjects() == ["[refresh] long_gone failed: its code is gone"]

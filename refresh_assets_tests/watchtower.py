@@ -1,0 +1,118 @@
+"""The failure sensor in this process: a shop, Dagster's storage in Postgres, a mail server, and looks one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from refresh_assets.alerts.outbox import connect_outbox
+from refresh_assets.alerts.sensors import COLLECTORS, Collector, tick
+from refresh_assets.definitions import build_defs
+from refresh_assets.instance import prepare_home
+from refresh_assets.published.run import House, refresh
+from refresh_assets.published.schedules import JOB
+from refresh_assets.settings import read_settings
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.smtp_server import Caught, Mailserver, catching
+
+UI = "http://dagster.example.org:3000"
+
+
+@dataclass
+class Watchtower:
+    """Refreshes that succeed or fail, looks of the sensor, and the mail that arrived."""
+
+    shop: Shop
+    instance: dg.DagsterInstance
+    repository: dg.RepositoryDefinition
+    mailserver: Mailserver
+
+    def look(self, collectors: Sequence[Collector] = COLLECTORS) -> str:
+        """Have the sensor look once; return what its tick says."""
+        context = dg.build_sensor_context(instance=self.instance, repository_def=self.repository)
+        return tick(context, collectors=collectors)
+
+    def told(self) -> list[Caught]:
+        """Have the sensor look once; return the mails that this sends."""
+        before = len(self.mailserver.mails)
+        self.look()
+        return self.mailserver.mails[before:]
+
+    def subjects(self) -> list[str]:
+        return [str(caught.mail["Subject"]) for caught in self.told()]
+
+    def refresh(self, *tables: str, accept_shrink: bool = False) -> str:
+        """Refresh tables in this process as `refresh-assets run` does; return the run's id."""
+        wanted = list(tables) or ["datasets"]
+        reports = refresh(House(self.repository), read_settings(), wanted, accept_shrink=accept_shrink)
+        assert reports[0].run_id
+        return reports[0].run_id
+
+    def break_file(self) -> None:
+        """Publish a file that has a row more than the manifest says."""
+        self.shop.publish(dataset_rows(41), promised=40)
+
+    def mend_file(self) -> None:
+        self.shop.publish(dataset_rows(40))
+
+    def create_run(self, *, job: str = JOB, tables: Sequence[str] = ("datasets",), **fields: Any) -> dg.DagsterRun:
+        """Record a run that nobody executes."""
+        keys = {dg.AssetKey(f"{table}{part}") for table in tables for part in ("_csv", "_table")}
+        return self.instance.create_run_for_job(
+            self.repository.get_job(job), asset_selection=frozenset(keys), run_id=str(uuid.uuid4()), **fields
+        )
+
+    def fail(self, run: dg.DagsterRun, why: str = "the process exited") -> None:
+        self.instance.report_run_failed(run, why)
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Execute a statement on the tables of the sensor."""
+        with connect_outbox() as conn:
+            cursor = conn.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def outbox(self, columns: str = "subject") -> list[tuple[Any, ...]]:
+        return self.sql(f"SELECT {columns} FROM refresh_alerts.alert_outbox ORDER BY alert_id")
+
+
+@contextlib.contextmanager
+def storage_of(home: Path) -> Iterator[dg.DagsterInstance]:
+    os.environ["DAGSTER_HOME"] = str(prepare_home(home))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+@pytest.fixture
+def tower(shop_here: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watchtower]:
+    shop_here.publish(dataset_rows(40))
+    shop_here.publish_file("dataset_rights.csv", csv_text(rights_rows(5), RIGHTS_HEADER), 5)
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.delenv("ALERT_PING_URL", raising=False)
+    with catching() as mailserver, storage_of(Path(shop_here.env["REFRESH_HOME"])) as instance:
+        for name, value in mail_settings(mailserver).items():
+            monkeypatch.setenv(name, value)
+        yield Watchtower(shop_here, instance, build_defs().get_repository_def(), mailserver)
+
+
+def mail_settings(mailserver: Mailserver) -> dict[str, str]:
+    return {
+        "SMTP_HOST": "127.0.0.1",
+        "SMTP_PORT": str(mailserver.port),
+        "SMTP_SECURITY": "none",
+        "ALERT_TO": "team@example.org",
+        "ALERT_FROM": "refresh@example.org",
+        "DAGSTER_UI_URL": UI,
+    }
+
+
+def ago(**span: float) -> datetime:
+    return datetime.now(timezone.utc) - timedelta(**span)
