@@ -57,7 +57,7 @@ def _refresh_findings(files: Mapping[str, str], env: Mapping[str, str]) -> Itera
             yield Finding(subject, None, "not looked at, the settings come first")
         return
     yield Finding("settings", True, "complete")  # noqa: FBT003
-    yield _tried("database", lambda: _database(settings), env)
+    yield _tried("database", lambda: _database(settings, env), env)
     yield _tried("publisher", lambda: _publisher(settings, files), env)
 
 
@@ -108,12 +108,12 @@ def _tried(subject: str, look: Any, env: Mapping[str, str]) -> Finding:
         return Finding(subject, False, " ".join(masked(error, env).split()))  # noqa: FBT003
 
 
-def _database(settings: Settings) -> str:
+def _database(settings: Settings, env: Mapping[str, str]) -> str:
     """Return what the server is. Raises RefreshError where it is too old or does not let us work."""
     with connect(settings.postgres, "refresh-assets check") as conn:
         if conn.info.server_version < OLDEST_SERVER:
             raise RefreshError("the server is older than PostgreSQL 13; use a newer one")
-        lacking = list(_lacking(conn, settings.schema))
+        lacking = list(_lacking(conn, settings.schema, env))
         if lacking:
             raise RefreshError(f"role {settings.postgres.user!r} lacks " + ", ".join(lacking))
         postgres = settings.postgres
@@ -123,14 +123,12 @@ def _database(settings: Settings) -> str:
         )
 
 
-def _lacking(conn: Connection, schema: str) -> Iterator[str]:
+def _lacking(conn: Connection, schema: str, env: Mapping[str, str]) -> Iterator[str]:
     row: Any = conn.execute(_CHECK["rights"].format(schema=sql.Literal(schema))).fetchone()
     may_create_schemas, may_use_schema, may_use_dagster, may_stage = row
     if not (may_create_schemas if may_use_schema is None else may_use_schema):
         yield f"the right to create tables in schema {schema!r} (GRANT USAGE, CREATE ON SCHEMA …)"
-    if not os.environ.get("DAGSTER_POSTGRES_URL") and not (
-        may_create_schemas if may_use_dagster is None else may_use_dagster
-    ):
+    if not env.get("DAGSTER_POSTGRES_URL") and not (may_create_schemas if may_use_dagster is None else may_use_dagster):
         yield "the right to create tables in schema 'dagster' (GRANT USAGE, CREATE ON SCHEMA …)"
     if not may_stage:
         yield "the right to create temporary tables (GRANT TEMPORARY ON DATABASE …)"

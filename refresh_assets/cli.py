@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -16,6 +17,8 @@ from refresh_assets.errors import RefreshError
 
 if TYPE_CHECKING:
     from refresh_assets.published.report import TableReport
+
+COLLECT_AFTER_OBJECTS = 100_000
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,11 +53,11 @@ def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn
 def check(send_mail: bool) -> NoReturn:  # noqa: FBT001
     """Look at settings, database, publisher and mail one by one; exit 1 if one is wrong."""
     from refresh_assets.check import findings
-    from refresh_assets.published.run import House
+    from refresh_assets.published.run import declared_files
 
     wrong = False
     try:
-        files = House.load().files
+        files = declared_files()
     except RefreshError as error:
         raise click.ClickException(str(error)) from error
     for finding in findings(files, send_mail=send_mail):
@@ -90,21 +93,30 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
 
 def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
     """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error."""
+    # Most of what is made here, Dagster's modules and definitions, stays; it need not be looked through for garbage.
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
     _quiet()
-    from refresh_assets.published.run import House, failed_reports, refresh
+    from refresh_assets.published.run import House, declared_files, failed_reports, refresh
     from refresh_assets.secrets import mask
-    from refresh_assets.settings import read_settings
+    from refresh_assets.settings import SettingsError, read_settings
 
     tables = list(wanted) or ["all tables"]
     try:
+        try:
+            settings = read_settings()
+        except SettingsError as error:
+            return failed_reports(list(wanted) or sorted(declared_files()), error)
         house = House.load()
         tables = house.select(wanted)
-        return refresh(house, read_settings(), tables, accept_shrink=accept_shrink)
+        reports, failed_checks = refresh(house, settings, tables, accept_shrink=accept_shrink)
     except RefreshError as error:
         return failed_reports(tables, error)
     except Exception as error:  # noqa: BLE001 - told, whatever it is, and the process ends
         click.echo(mask(traceback.format_exc()), err=True)
         return failed_reports(tables, error)
+    for text in failed_checks:
+        click.echo(f"check failed: {text}", err=True)
+    return reports
 
 
 def _log_line(report: TableReport) -> str:

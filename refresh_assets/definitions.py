@@ -36,10 +36,10 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )
-    return dg.Definitions.merge(own, _declared_tables())
+    return dg.Definitions.merge(own, declared_tables())
 
 
-def _declared_tables() -> dg.Definitions:
+def declared_tables() -> dg.Definitions:
     """Return what the defs.yaml files declare. Raises DeclarationError, which names the table and the field."""
     try:
         tables = dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent).build_defs()

@@ -1,4 +1,4 @@
-"""The one error that the product raises on purpose, and the masking of secrets in every other."""
+"""The one error that the product raises on purpose."""
 
 from __future__ import annotations
 

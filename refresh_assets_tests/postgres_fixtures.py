@@ -1,7 +1,12 @@
-"""A real Postgres server for the whole test session, and a database of its own for each test."""
+"""A real Postgres server for the whole test session, and a database of its own for each test.
+
+Another server, of another version, takes the embedded one's place for the databases of tests where REFRESH_TEST_SERVER
+names it: "host=127.0.0.1 port=5432 user=postgres password=…".
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -12,6 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from refresh_assets.postgres import embedded
 
@@ -41,16 +47,30 @@ def postgres_server(open_folder: Path) -> Iterator[embedded.EmbeddedServer]:
 @pytest.fixture
 def database(postgres_server: embedded.EmbeddedServer) -> Iterator[dict[str, str]]:
     """Return PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE of a new, empty database, dropped after the test."""
+    with new_database(postgres_server) as settings:
+        yield settings
+
+
+@contextlib.contextmanager
+def new_database(postgres_server: embedded.EmbeddedServer) -> Iterator[dict[str, str]]:
+    """Create such a database and drop it at the end."""
     name = f"test_{os.getpid()}_{uuid.uuid4().hex[:12]}"
-    server = {
-        "PGHOST": postgres_server.host,
-        "PGPORT": str(postgres_server.port),
-        "PGUSER": postgres_server.user,
-        "PGPASSWORD": postgres_server.password(),
-    }
+    server = _server(postgres_server)
     _administer(server, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     yield {**server, "PGDATABASE": name}
     _administer(server, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _server(embedded_server: embedded.EmbeddedServer) -> dict[str, str]:
+    other = conninfo_to_dict(os.environ.get("REFRESH_TEST_SERVER", ""))
+    if other:
+        return {f"PG{name.upper()}": str(other[name]) for name in ("host", "port", "user", "password")}
+    return {
+        "PGHOST": embedded_server.host,
+        "PGPORT": str(embedded_server.port),
+        "PGUSER": embedded_server.user,
+        "PGPASSWORD": embedded_server.password(),
+    }
 
 
 def _administer(server: dict[str, str], statement: sql.Composed) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 import dagster as dg
 import psycopg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 
 from refresh_assets.definitions import build_defs
 from refresh_assets.published import assets
+from refresh_assets.published.files import checked, publisher_of
+from refresh_assets.published.io_managers import PublishedFileIOManager
+from refresh_assets.settings import read_settings
 from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
 
 TABLE = dg.AssetKey("datasets_table")
@@ -49,6 +54,15 @@ class Floor:
         event = self.instance.get_latest_materialization_event(key)
         tags = event.asset_materialization.tags if event and event.asset_materialization else None
         return tags["dagster/data_version"] if tags else None
+
+    def is_stale(self) -> bool:
+        """Tell whether the UI would call the table stale."""
+        resolver = CachingStaleStatusResolver(
+            instance=self.instance,
+            asset_graph=build_defs().resolve_asset_graph(),
+            loading_context=LoadingContextForTest(self.instance),
+        )
+        return resolver.get_status(TABLE) == StaleStatus.STALE
 
 
 def verdicts(result: dg.ExecuteInProcessResult, key: dg.AssetKey = TABLE) -> dict[str, Any]:
@@ -223,3 +237,28 @@ def test_what_changed_is_shown_as_a_table(floor: Floor) -> None:
     text = floor.told()["what_changed"]
     assert "**1 changed**" in text
     assert "| title | Dataset 0 | New \\| title |" in text
+
+
+def test_a_run_loads_the_file_that_it_fetched_itself_whatever_others_fetch_meanwhile(floor: Floor) -> None:
+    manager = PublishedFileIOManager()
+    files = {}
+    for run_id, count in (("one", 40), ("two", 50)):
+        floor.shop.publish(dataset_rows(count))
+        settings = read_settings()
+        files[run_id] = checked(publisher_of(settings).file("datasets.csv").file, "datasets.csv")
+        manager.handle_output(dg.build_output_context(run_id=run_id, asset_key=CSV), files[run_id])
+    for run_id, file in files.items():
+        upstream = dg.build_output_context(run_id=run_id, asset_key=CSV)
+        context = dg.build_input_context(upstream_output=upstream, asset_key=CSV, instance=floor.instance)
+        assert manager.load_input(context) == file
+
+
+def test_a_run_that_met_the_lock_does_not_make_the_table_fresh(floor: Floor) -> None:
+    floor.run()
+    floor.shop.publish(dataset_rows(41))
+    with psycopg.connect(floor.shop.admin.info.dsn, password=floor.shop.env["PGPASSWORD"]) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:etl'))")
+        floor.run()
+    assert floor.is_stale()
+    floor.run()
+    assert not floor.is_stale()

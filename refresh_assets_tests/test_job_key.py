@@ -78,3 +78,11 @@ def test_a_type_changes_the_fingerprint_of_the_schema_alone() -> None:
     changed = replace(BOOKS, columns=(*BOOKS.columns[:2], Column("note", "varchar(20)")))
     assert schema_fingerprint(changed) != schema_fingerprint(BOOKS)
     assert transform_fingerprint(changed) == transform_fingerprint(BOOKS)
+
+
+def test_a_filter_by_a_setting_of_its_own_names_its_column_too() -> None:
+    table = replace(DATASETS, filter=RowFilter("license", setting="REFRESH_KINDS"))
+    assert parts_of(table, ZEROS, ("b", "a"))["config"] == {
+        "file": "datasets.csv",
+        "filter": {"column": "license", "values": ["a", "b"]},
+    }

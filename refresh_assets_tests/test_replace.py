@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace as altered
+from random import Random
 
 import psycopg
 import pytest
@@ -284,3 +285,106 @@ def test_values_read_the_same_whatever_formats_the_role_has_set(desk: Desk) -> N
     desk.run([("1", "Tides", "02/01/2026")], table)
     assert desk.value("SELECT to_char(note, 'YYYY-MM-DD') FROM etl.books") == "2026-02-01"
     assert desk.run([("1", "Tides", "02/01/2026")], table).outcome == "unchanged"
+
+
+@pytest.mark.parametrize("value", ["tint", "nylon", "roar", "fluff", "verv", "xerox", "b0b"])
+def test_only_white_space_is_trimmed_from_a_filter_value(desk: Desk, value: str) -> None:
+    result = desk.run([("1", "a", "", f"\t {value}\x0b\f"), ("2", "b", "", value[1:])], SHELF, allowed=(value,))
+    assert result.rows == 1
+    assert {count.value: count.kept for count in result.filter_counts} == {value: True, value[1:]: False}
+
+
+def test_a_filter_column_with_a_value_of_its_own_in_every_row_is_told_in_part(desk: Desk) -> None:
+    rows = [(str(n), "t", "", f"kind {n}") for n in range(500)] + [("500", "t", "", "open")]
+    result = desk.run(rows, SHELF)
+    assert (result.rows_staged, result.rows) == (501, 1)
+    assert len(result.filter_counts) == 100
+
+
+def test_a_key_made_by_an_expression_alone_loads(desk: Desk) -> None:
+    made = Column("code", "text", nullable=False, expression="title || '-' || id", published=False)
+    table = altered(BOOKS, key=("code",), columns=(*BOOKS.columns, made))
+    assert desk.run(ROWS, table).outcome == "loaded"
+    assert desk.run([*ROWS[1:], ("9", "Fen", "")], table).removed == 1
+
+
+def test_a_self_reference_that_writes_rows_which_stay_is_found(desk: Desk) -> None:
+    table = altered(BOOKS, columns=(*BOOKS.columns[:2], Column("note", "integer")))
+    desk.run([("1", "a", ""), ("2", "b", "1"), ("3", "c", "")], table)
+    desk.admin.execute("ALTER TABLE etl.books ADD FOREIGN KEY (note) REFERENCES etl.books ON DELETE SET NULL")
+    before = desk.picture()
+    with pytest.raises(RefreshError, match="changes what is written"):
+        desk.run([("2", "b", "1"), ("3", "c", "")], table)
+    assert desk.picture() == before
+
+
+def test_a_text_key_is_compared_as_bytes_and_stored_as_it_is(desk: Desk) -> None:
+    table = altered(BOOKS, columns=(Column("id", "text", nullable=False), *BOOKS.columns[1:]))
+    desk.run([("a", "1", ""), ("B", "2", "")], table)
+    result = desk.run([("A", "1", ""), ("B", "2", "")], table)
+    assert (result.added, result.removed) == (1, 1)
+
+
+def test_random_edits_lead_to_exactly_the_published_rows_with_the_counts_of_what_was_done(desk: Desk) -> None:
+    random = Random(7)  # noqa: S311
+    held: dict[str, tuple[str, ...]] = {}
+    for _ in range(25):
+        rows = {
+            key: (
+                key,
+                random.choice(["a", "b", "c"]),
+                random.choice(["", "x"]),
+                random.choice(["open", "free ", "shut"]),
+            )
+            for key in (str(n) for n in range(30))
+            if random.random() < 0.7
+        }
+        kept = {key: row for key, row in rows.items() if row[3].strip() != "shut"}
+        result = desk.run(list(rows.values()), SHELF, accept_shrink=True)
+        both = held.keys() & kept.keys()
+        assert (result.added, result.removed) == (len(kept) - len(both), len(held) - len(both))
+        assert result.changed == sum(held[key] != kept[key] for key in both)
+        assert {str(row[0]): row[1:] for row in desk.rows("etl.shelf")} == {
+            key: (row[1], row[2] or None, row[3]) for key, row in kept.items()
+        }
+        held = kept
+
+
+@pytest.mark.parametrize("target", ["absent", "empty", "filled", "without a key"])
+@pytest.mark.parametrize("kinds", [("open", "open"), ("open", "shut"), ("shut", "shut")])
+def test_a_repeated_key_is_refused_whatever_the_target_and_the_filter(
+    desk: Desk, target: str, kinds: tuple[str, str]
+) -> None:
+    sound = [(str(n), "t", "", "open") for n in range(20)]
+    if target != "absent":
+        desk.run(sound, SHELF)
+    if target == "empty":
+        desk.admin.execute("DELETE FROM etl.shelf")
+    if target == "without a key":
+        desk.admin.execute("ALTER TABLE etl.shelf DROP CONSTRAINT shelf_pkey")
+    twice = [("77", "t", "", kind) for kind in kinds]
+    with pytest.raises(RefreshError, match=r"the key \(id\) is not unique: '77' on line 22, line 23"):
+        desk.run([*sound, *twice], SHELF)
+    assert desk.value("SELECT count(*) FROM etl.refresh_loads") in (0, 1)
+
+
+def test_a_load_into_a_new_table_with_a_repeated_key_leaves_no_table(desk: Desk) -> None:
+    with pytest.raises(RefreshError, match="not unique: '1' on line 2, line 6"):
+        desk.run([*ROWS, ROWS[0]])
+    assert desk.value("SELECT to_regclass('etl.books')") is None
+
+
+def test_a_new_table_has_the_declared_primary_key(desk: Desk) -> None:
+    desk.run(ROWS)
+    assert (
+        desk.value(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'etl.books'::regclass AND contype = 'p'"
+        )
+        == "PRIMARY KEY (id)"
+    )
+
+
+def test_a_state_whose_parts_are_no_object_is_one_with_other_parts(desk: Desk) -> None:
+    desk.run(ROWS)
+    desk.admin.execute("UPDATE etl.refresh_state SET job_key = 'theirs', parts = 'null'")
+    assert desk.run(ROWS).message == "config and input and schema and transform changed: loaded 4 rows"

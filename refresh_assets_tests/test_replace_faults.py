@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.postgres.connect import connect
+from refresh_assets.postgres.connect import connect, limit
 from refresh_assets.published.replace import ATTEMPTS, replace
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk
 
@@ -138,7 +138,7 @@ def test_another_sessions_lock_on_the_table_fails_after_the_time_out(desk: Desk)
     before = desk.picture()
     with session(desk) as other:
         other.execute("LOCK TABLE etl.books IN SHARE ROW EXCLUSIVE MODE")
-        with pytest.raises(RefreshError, match=r"lock time-out: another session holds a lock on table etl\.books"):
+        with pytest.raises(RefreshError, match=r"lock time-out: .* the refresh of etl\.books needs"):
             desk.run(NEXT)
     assert desk.picture() == before
     assert desk.run(NEXT).outcome == "loaded"
@@ -258,3 +258,60 @@ def test_a_schema_made_by_somebody_else_is_used_without_the_right_to_create_one(
     finally:
         desk.admin.execute("DROP OWNED BY modest")
         desk.admin.execute("DROP ROLE modest")
+
+
+def test_other_writers_wait_until_the_commit(desk: Desk) -> None:
+    desk.run(ROWS)
+    break_writes(desk, "PERFORM pg_sleep(1)")
+    thread = threading.Thread(target=desk.run, args=(NEXT,))
+    thread.start()
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    deadline = time.monotonic() + 30
+    while not desk.value(asleep) and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    with session(desk) as writer:
+        writer.execute("SET LOCAL lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            # A row that the refresh does not touch: the table's lock alone keeps it.
+            writer.execute("DELETE FROM etl.books WHERE id = 4")
+    thread.join(60)
+
+
+def test_a_statement_that_takes_too_long_is_ended_by_the_server(desk: Desk) -> None:
+    desk.run(ROWS)
+    before = desk.picture()
+    break_writes(desk, "PERFORM pg_sleep(30)")
+    with connect(desk.settings, "test") as conn, pytest.raises(psycopg.errors.QueryCanceled):
+        replace(conn, desk.load(NEXT), statement_seconds=0.5)
+    assert desk.picture() == before
+
+
+def test_a_refresh_that_stops_in_the_middle_is_ended_by_the_server(desk: Desk) -> None:
+    with connect(desk.settings, "test") as conn, conn.transaction():
+        limit(conn, lock_seconds=1, statement_seconds=1)
+        row = conn.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    assert row == ("5min",)
+
+
+def test_a_commit_that_never_comes_leaves_all_as_it_was(desk: Desk) -> None:
+    desk.run(ROWS)
+    before = desk.picture()
+    desk.admin.execute(
+        "CREATE FUNCTION etl.cut() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+    )
+    # Deferred: it strikes when the transaction commits, after every statement of ours.
+    desk.admin.execute(
+        "CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON etl.refresh_loads DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION etl.cut()"
+    )
+    with pytest.raises(psycopg.OperationalError):
+        desk.run(NEXT)
+    assert desk.picture() == before
+
+
+def test_the_tables_of_the_state_are_not_waited_for_without_end(desk: Desk) -> None:
+    with session(desk) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:create:etl'))")
+        with pytest.raises(RefreshError, match="lock time-out"), connect(desk.settings, "test") as conn:
+            replace(conn, desk.load(ROWS), lock_seconds=0.2)

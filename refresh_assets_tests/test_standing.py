@@ -7,7 +7,7 @@ from dataclasses import replace as altered
 import pytest
 
 from refresh_assets.published import history
-from refresh_assets.published.declaration import Column
+from refresh_assets.published.declaration import Column, RowFilter
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 
@@ -134,3 +134,29 @@ def test_the_history_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
         desk.run([*ROWS, (str(100 + number), "t", "")])
     assert desk.value("SELECT count(*) FROM etl.refresh_loads") == 3
     assert desk.value("SELECT max(load_id) FROM etl.refresh_loads") == 5
+
+
+def test_a_changed_expression_is_told_until_its_version_is_raised(desk: Desk) -> None:
+    desk.run(ROWS)
+    louder = altered(BOOKS, columns=(*BOOKS.columns[:2], Column("note", "text", expression="upper(note)")))
+    more = [*ROWS, ("5", "Fen", "")]
+    assert desk.run(more, louder).unbumped == ("transform_version",)
+    assert desk.run(more, louder).unbumped == ("transform_version",)
+    desk.admin.execute("UPDATE etl.refresh_state SET job_key = 'the cron job loaded in between'")
+    assert desk.run(more, louder).unbumped == ("transform_version",)
+    assert desk.run(more, altered(louder, transform_version=2)).unbumped == ()
+
+
+def test_rows_that_came_in_behind_the_last_load_are_no_reason_to_refuse_it(desk: Desk) -> None:
+    desk.run(ROWS)
+    desk.admin.execute("INSERT INTO etl.books SELECT n, 'odd' FROM generate_series(100, 140) AS n")
+    result = desk.run(ROWS)
+    assert (result.outcome, result.removed) == ("loaded", 41)
+
+
+def test_another_filter_column_loads_the_table_anew(desk: Desk) -> None:
+    rows = [("1", "open", "", "shut"), ("2", "shut", "", "open")]
+    desk.run(rows, SHELF)
+    by_title = altered(SHELF, filter=RowFilter("title", values=SHELF.filter.values if SHELF.filter else ()))
+    assert desk.run(rows, by_title).changed_parts == ("config",)
+    assert [row[0] for row in desk.rows("etl.shelf")] == [1]

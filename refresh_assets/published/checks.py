@@ -84,7 +84,8 @@ def table_results(conn: Connection, asset: dg.AssetKey, refresh: Refresh) -> lis
     """Evaluate the checks on a table after a refresh, in one snapshot of the database."""
     if refresh.result is None:
         raise AssertionError("the IO manager reports what it did before the checks run")
-    result, seen = refresh.result, inspect(conn, refresh.load)
+    result, settings = refresh.result, refresh.settings
+    seen = inspect(conn, refresh.load, lock_seconds=settings.lock_timeout, statement_seconds=settings.statement_timeout)
     verdicts = {
         "row_count": _row_count(seen),
         "key_unique": _key_unique(seen),

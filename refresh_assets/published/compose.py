@@ -50,7 +50,8 @@ def definitions(columns: Iterable[Column]) -> sql.Composed:
 
 def trimmed(text: sql.Composable) -> sql.Composed:
     """Return a text without surrounding white space."""
-    return sql.SQL("btrim({}, E' \\t\\n\\r\\f\\v')").format(text)
+    # Not \v: before PostgreSQL 17 that was the letter.
+    return sql.SQL("btrim({}, E' \\t\\n\\r\\f\\x0b')").format(text)
 
 
 def among(text: sql.Composable, values: Sequence[str]) -> sql.Composed:
@@ -71,9 +72,9 @@ def same_key(key: Iterable[str], left: str, right: str) -> sql.Composed:
     return AND.join(sql.SQL("{} = {}").format(name(column, left), name(column, right)) for column in key)
 
 
-def is_plain(type_name: str) -> bool:
-    """Tell whether two equal values of a type, bytes compared for texts, are always the same value."""
-    return type_name in _SAME_IF_EQUAL or type_name.partition("(")[0] in _TEXTS
+def is_same_if_equal(type_name: str) -> bool:
+    """Tell whether two values of a type that `=` calls equal are always written alike."""
+    return type_name in _SAME_IF_EQUAL
 
 
 def differs(columns: Sequence[tuple[str, str]], cast_target: frozenset[str]) -> sql.Composable:
@@ -88,9 +89,10 @@ def differs(columns: Sequence[tuple[str, str]], cast_target: frozenset[str]) -> 
         pair: tuple[sql.Composable, sql.Composable] = (name(column, "source"), name(column, "target"))
         if column in cast_target:
             pair = (pair[0], sql.SQL("{}::{}").format(pair[1], declared_sql(type_name)))
-        if type_name.partition("(")[0] in _TEXTS:
+        text = type_name.partition("(")[0] in _TEXTS
+        if text:
             pair = (_bytewise(pair[0]), _bytewise(pair[1]))
-        (plain if is_plain(type_name) else images).append(pair)
+        (plain if text or is_same_if_equal(type_name) else images).append(pair)
     conditions: list[sql.Composable] = []
     if plain:
         conditions.append(

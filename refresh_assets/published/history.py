@@ -11,7 +11,7 @@ from typing import Any, cast
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.connect import Connection, limit
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.declaration import Table
@@ -20,6 +20,8 @@ from refresh_assets.published.load import Load
 
 # A weekly table reaches this after nineteen years.
 LOADS_KEPT = 1000
+# For statements that make empty tables.
+CREATE_SECONDS = 60.0
 # A fingerprint covers every row up to this many, and an even sample of about as many above.
 FINGERPRINT_ROWS = 1_000_000
 
@@ -70,13 +72,14 @@ class Counts:
     removed: int
 
 
-def create_tables(conn: Connection, schema: str) -> None:
+def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
     """Create the schema, refresh_state and refresh_loads where they are absent, in a transaction of its own."""
     schema_name = sql.Identifier(schema)
     absent = conn.execute(_CREATE["absent"].format(schema=sql.Literal(schema))).fetchone()
     if absent is None or not any(absent):
         return
     with conn.transaction():
+        limit(conn, lock_seconds=lock_seconds, statement_seconds=lock_seconds + CREATE_SECONDS)
         conn.execute(_CREATE["create_lock"].format(schema=sql.Literal(schema)))
         no_schema, no_state, no_loads = absent
         # Each only where absent: the role may lack the right to create what somebody else made for it.
@@ -97,7 +100,11 @@ def try_lock(conn: Connection, schema: str, table: Table) -> bool:
 
 def read_state(conn: Connection, schema: str, job: str) -> State | None:
     row = conn.execute(_STATE["state"].format(schema=sql.Identifier(schema), job=sql.Literal(job))).fetchone()
-    return State(*cast("tuple[str, Mapping[str, Any]]", row)) if row else None
+    if row is None:
+        return None
+    job_key, parts = cast("tuple[str, Any]", row)
+    # Another job may have left anything there; what is no object has no part in common with ours.
+    return State(job_key, parts if isinstance(parts, Mapping) else {})
 
 
 def last_load(conn: Connection, schema: str, job: str) -> PastLoad | None:
@@ -106,6 +113,14 @@ def last_load(conn: Connection, schema: str, job: str) -> PastLoad | None:
         return None
     load_id, loaded_at, job_key, staged, kept, value, modulus, transform, columns, parts = row
     return PastLoad(load_id, loaded_at, job_key, staged, Fingerprint(kept, value, modulus), transform, columns, parts)
+
+
+def versions_used(conn: Connection, schema: str, job: str) -> list[tuple[str, str, str, str]]:
+    """Return what the history has of transform and schema: version and fingerprint of each, once."""
+    rows: Any = conn.execute(
+        _STATE["versions_used"].format(schema=sql.Identifier(schema), job=sql.Literal(job))
+    ).fetchall()
+    return list(rows)
 
 
 def write(conn: Connection, load: Load, counts: Counts, fingerprint: Fingerprint, *, drifted: bool) -> int:

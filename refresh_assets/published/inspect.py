@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import IsolationLevel
+from psycopg import IsolationLevel, sql
 
-from refresh_assets.postgres.connect import Connection, fix_formats
+from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.load import Load
@@ -30,26 +30,38 @@ class Inspection:
     unbumped: tuple[str, ...]
 
 
-def inspect(conn: Connection, load: Load) -> Inspection:
-    """Look at the table of a load. Raises psycopg.Error."""
+def inspect(conn: Connection, load: Load, *, lock_seconds: float, statement_seconds: float) -> Inspection:
+    """Look at the table of a load; waits for locks no longer than the replace does. Raises psycopg.Error."""
     conn.isolation_level = IsolationLevel.REPEATABLE_READ
     conn.read_only = True
     with conn.transaction():
+        limit(conn, lock_seconds=lock_seconds, statement_seconds=statement_seconds)
         fix_formats(conn)
         target = Target(conn, load.schema, load.table)
         standing = Standing.read(conn, load)
         last = standing.last
-        rows = target.count() if target.exists() else 0
-        unique_index = target.unique_index()
+        there = target.exists()
+        rows = target.count() if there else 0
+        unique_index = _unique_index(conn, target)
         return Inspection(
             rows=rows,
-            repeated_keys=0 if unique_index or not target.exists() else _repeated_keys(conn, target),
+            repeated_keys=_repeated_keys(conn, target) if there and not unique_index else 0,
             unique_index=unique_index,
             recorded_rows=last.fingerprint.rows if last else None,
             recorded_staged=last.rows_staged if last else None,
             drift=standing.drift_of(rows),
             unbumped=standing.unbumped,
         )
+
+
+def _unique_index(conn: Connection, target: Target) -> str | None:
+    """Return the name of an index that lets no key stand in two rows."""
+    row: Any = conn.execute(
+        _INSPECT["unique_index"].format(
+            target=sql.Literal(target.name.as_string(conn)), key=sql.Literal(sorted(target.table.key))
+        )
+    ).fetchone()
+    return row[0] if row else None
 
 
 def _repeated_keys(conn: Connection, target: Target) -> int:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.data_version import extract_data_version_from_entry
+from dagster._core.definitions.data_version import (
+    extract_data_provenance_from_entry,
+    extract_data_version_from_entry,
+)
 from pydantic import PrivateAttr
 
 from refresh_assets.errors import RefreshError
@@ -44,22 +47,27 @@ class ManifestIOManager(dg.ConfigurableIOManager):
 
 
 class PublishedFileIOManager(dg.ConfigurableIOManager):
-    """Hands a verified file over by its sha256; the bytes stay in the cache."""
+    """Hands a verified file over within a run; the bytes stay in the cache, under their sha256."""
 
-    _files: dict[str, PublishedFile] = PrivateAttr(default_factory=dict)
+    _files: dict[tuple[str, dg.AssetKey], PublishedFile] = PrivateAttr(default_factory=dict)
 
-    def handle_output(self, context: dg.OutputContext, obj: PublishedFile) -> None:  # noqa: ARG002 - Dagster's signature
-        self._files[obj.sha256] = obj
+    def handle_output(self, context: dg.OutputContext, obj: PublishedFile) -> None:
+        self._files[context.run_id, context.asset_key] = obj
 
     def load_input(self, context: dg.InputContext) -> PublishedFile:
-        """Return the file of the last materialization. Raises RefreshError where it is not in the cache."""
+        """Return the file of this run, or of the last materialization where this run fetched none.
+
+        Raises RefreshError where it is not in the cache.
+        """
+        upstream = context.upstream_output
+        # Another run may have fetched another file since.
+        own = self._files.get((upstream.run_id, context.asset_key)) if upstream is not None else None
+        if own is not None:
+            return own
         asset = context.asset_key.to_user_string()
         sha256 = _last_metadata(context).get("sha256")
         if sha256 is None:
             raise RefreshError(f"no file was ever fetched; materialize `{asset}` first")
-        known = self._files.get(str(sha256.value))
-        if known is not None:
-            return known
         with masking():
             cache: Cache = cache_of(read_settings())
             cached = cache.get(str(sha256.value))
@@ -85,18 +93,30 @@ class TableIOManager(dg.ConfigurableIOManager):
             )
         context.log.info("%s: %s", obj.load.table.name, obj.result.message)
         context.add_output_metadata(metadata.of_result(obj.load, obj.result))
-        context.step_context.set_data_version(context.asset_key, self._data_version(context, obj.result))
+        if obj.result.outcome == "locked":
+            _keep_versions(context)
+        else:
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(obj.result.job_key))
 
     def load_input(self, context: dg.InputContext) -> Any:
         raise RefreshError(f"{context.asset_key.to_user_string()} is a table of the database: read it with SQL")
 
-    def _data_version(self, context: dg.OutputContext, result: Result) -> dg.DataVersion:
-        """Return the job key; a run that met the lock leaves the version as it was."""
-        if result.outcome != "locked":
-            return dg.DataVersion(result.job_key)
-        event = context.step_context.instance.get_latest_data_version_record(context.asset_key)
-        last = extract_data_version_from_entry(event.event_log_entry) if event else None
-        return last or dg.DataVersion("not verified yet")
+
+def _keep_versions(context: dg.OutputContext) -> None:
+    """Let a run that met the lock claim no more than the last materialization did: neither its version nor its inputs.
+
+    Otherwise the UI would call a table fresh that was not compared with the new file.
+    """
+    step, key = context.step_context, context.asset_key
+    record = step.instance.get_latest_data_version_record(key)
+    entry = record.event_log_entry if record else None
+    version = extract_data_version_from_entry(entry) if entry else None
+    step.set_data_version(key, version or dg.DataVersion("not verified yet"))
+    provenance = extract_data_provenance_from_entry(entry) if entry else None
+    for upstream in step.job_def.asset_layer.get(key).parent_keys:
+        used = step.maybe_fetch_and_get_input_asset_version_info(upstream)
+        if used is not None:
+            used.data_version = provenance.input_data_versions.get(upstream) if provenance else None
 
 
 def _last_metadata(context: dg.InputContext) -> Any:

@@ -15,6 +15,9 @@ from refresh_assets.published.declaration import Table
 
 Parts = Mapping[str, Any]
 
+# The one filter that the cron job knows, under a name of its own in its configuration.
+CRON_JOBS_FILTER = ("REFRESH_LICENSES", "license")
+
 
 def canonical(value: Any) -> str:
     """Return the JSON text that is hashed."""
@@ -57,7 +60,6 @@ def schema_fingerprint(table: Table) -> str:
 def _filter_config(table: Table, allowed: tuple[str, ...] | None) -> dict[str, Any]:
     if table.filter is None or allowed is None:
         return {}
-    if table.filter.setting is not None:
-        # REFRESH_LICENSES is `licenses` in the cron job's configuration.
-        return {table.filter.setting.removeprefix("REFRESH_").lower(): sorted(allowed)}
+    if (table.filter.setting, table.filter.column) == CRON_JOBS_FILTER:
+        return {"licenses": sorted(allowed)}
     return {"filter": {"column": table.filter.column, "values": sorted(allowed)}}

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from dataclasses import replace as altered
 from typing import Any
 
 import tenacity
@@ -16,11 +15,11 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published import history
 from refresh_assets.published.explain import explain
-from refresh_assets.published.guards import ShrinkRefusedError, check_shrink
+from refresh_assets.published.guards import check_shrink
 from refresh_assets.published.history import Counts, Fingerprint
 from refresh_assets.published.job_key import changed_parts
 from refresh_assets.published.load import Load, Outcome, Result
-from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
+from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, stage
 from refresh_assets.published.standing import Standing
 from refresh_assets.published.target import Target
 
@@ -41,7 +40,6 @@ def replace(
     A serialization failure or a deadlock repeats the whole transaction, at most five times. Any other error rolls it
     back and is raised: RefreshError where a person can mend it, psycopg.Error otherwise.
     """
-    history.create_tables(conn, load.schema)
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((errors.SerializationFailure, errors.DeadlockDetected)),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
@@ -50,12 +48,13 @@ def replace(
         reraise=True,
     )
     try:
+        history.create_tables(conn, load.schema, lock_seconds)
         return attempts(_attempt, conn, load, lock_seconds, statement_seconds, progress)
     except (CopyFailedError, RepeatedKeyError) as error:
         raise explain(conn, load, error) from error
     except errors.LockNotAvailable as error:
         raise RefreshError(
-            f"lock time-out: another session holds a lock on table {load.schema}.{load.table.name}; "
+            f"lock time-out: another session holds a lock that the refresh of {load.schema}.{load.table.name} needs; "
             "nothing was changed, the next run tries again"
         ) from error
 
@@ -109,23 +108,17 @@ class _Replace:
         return self._load(standing)
 
     def _load(self, standing: Standing) -> Result:
-        source = stage(self.conn, self.load, self.progress)
-        self.phases.end("stage")
         new = self.target.create()
+        source = stage(self.conn, self.load, self.progress, new_target=new)
+        self.phases.end("stage")
         self.target.lock()
         rows_before = self.target.count()
         drift = standing.drift_of(rows_before)
-        if not self.target.shows_repeated_keys(source, rows_before, new=new):
-            source = self._with_checked_key(source)
         parts = changed_parts(standing.state.parts, self.load.parts) if standing.state else ()
         if not self.load.accept_shrink:
-            staged_before = standing.last.rows_staged if standing.last else None
-            try:
-                check_shrink(self.load, source, rows_before, parts, staged_before)
-            except ShrinkRefusedError:
-                # A file with repeated keys is not sound, which is to be told first.
-                self._with_checked_key(source)
-                raise
+            # Rows that came in behind the last load are no reason to refuse to load it again.
+            before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
+            check_shrink(self.load, source, before, parts, standing.last.rows_staged if standing.last else None)
         changes = self.target.replace(source, rows_before, new=new)
         self.phases.end("apply")
         fingerprint = self._verify(source)
@@ -147,11 +140,6 @@ class _Replace:
             filter_counts=source.filter_counts,
             samples=changes.samples,
         )
-
-    def _with_checked_key(self, source: Source) -> Source:
-        if not source.key_checked:
-            check_key(self.conn, self.load.table.key, source.table)
-        return altered(source, key_checked=True)
 
     def _verify(self, source: Source) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""

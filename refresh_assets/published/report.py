@@ -76,11 +76,11 @@ def reason(error: BaseException) -> str:
 
 
 def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
-    """Return what each failed check of a run says."""
+    """Return what each failed check of a run says, but for those whose failure is the table's."""
     return [
         f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
         for evaluation in evaluations(events)
-        if not evaluation.passed
+        if not evaluation.passed and not evaluation.blocking
     ]
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
@@ -23,11 +23,11 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from refresh_assets.definitions import build_defs
+from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.published.assets import MANIFEST
-from refresh_assets.published.report import TableReport, reason
+from refresh_assets.published.report import TableReport, failed_checks, reason
 from refresh_assets.published.schedules import JOB
 from refresh_assets.settings import Settings
 
@@ -35,6 +35,7 @@ TABLE_SUFFIX = "_table"
 MODULE = "refresh_assets.definitions"
 LOCATION = "refresh_assets"
 REPOSITORY = "__repository__"
+STORAGE_STATEMENT_MILLISECONDS = 60_000
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,30 @@ class House:
         names = [key.to_user_string() for key in keys]
         return sorted(name.removesuffix(TABLE_SUFFIX) for name in names if name.endswith(TABLE_SUFFIX))
 
-    @property
-    def files(self) -> dict[str, str]:
-        """The published file of each declared table."""
-        graph = self.repository.asset_graph
-        nodes = {table: graph.get(dg.AssetKey(f"{table}{TABLE_SUFFIX}")) for table in self.tables}
-        return {table: str(node.metadata["file"]) for table, node in nodes.items()}
-
     def select(self, wanted: Sequence[str]) -> list[str]:
         """Return the wanted tables, all without a wish. Raises RefreshError that lists what is declared."""
         unknown = [name for name in wanted if name not in self.tables]
         if unknown:
             raise RefreshError(f"no such table: {', '.join(unknown)}; declared are {', '.join(self.tables)}")
         return list(dict.fromkeys(wanted)) or self.tables
+
+
+def declared_files() -> dict[str, str]:
+    """Return the published file of each declared table, whatever the settings. Raises DeclarationError."""
+    return {
+        spec.key.to_user_string().removesuffix(TABLE_SUFFIX): str(spec.metadata["file"])
+        for asset in declared_tables().assets or ()
+        if isinstance(asset, dg.AssetsDefinition)
+        for spec in asset.specs
+        if "file" in spec.metadata
+    }
+
+
+class Refreshed(NamedTuple):
+    """What a run did to each table, and what the checks that failed say."""
+
+    reports: list[TableReport]
+    failed_checks: list[str]
 
 
 @contextlib.contextmanager
@@ -78,11 +90,13 @@ def storage(home: Path) -> Iterator[dg.DagsterInstance]:
     """
     os.environ.setdefault("DAGSTER_HOME", str(prepare_home(home)))
     with dg.DagsterInstance.get() as instance:
+        # What keeps connections open in the webserver spares a run a new one for every event that it stores.
+        instance.optimize_for_webserver(STORAGE_STATEMENT_MILLISECONDS, pool_recycle=3600, max_overflow=5)
         yield instance
 
 
-def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
-    """Run the weekly job over some tables in this process; return a report for each.
+def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> Refreshed:
+    """Run the weekly job over some tables in this process.
 
     Raises RefreshError where Dagster's storage cannot be reached.
     """
@@ -99,7 +113,7 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
             execute_run(InMemoryJob(job), run, instance)
         records = instance.all_logs(run.run_id)
         events = [record.dagster_event for record in records if record.dagster_event is not None]
-        return [TableReport.of(table, run.run_id, events) for table in tables]
+        return Refreshed([TableReport.of(table, run.run_id, events) for table in tables], failed_checks(events))
 
 
 def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableReport]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as altered
 from typing import Any, BinaryIO
 
 import psycopg
@@ -16,14 +14,15 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
+from refresh_assets.published.declaration import RowFilter
 from refresh_assets.published.header import match_header
 from refresh_assets.published.load import FilterCount, Load
 
 BLOCK_BYTES = 1 << 18
 MEMORY_BYTES = 1 << 28
 PAGE_BYTES = 8192
-# A filter's value has one spelling, seldom a few: with a blank before it or behind it.
-SPELLINGS = 100
+# Told to people; more would fill the memory where a column has a value of its own in every row.
+VALUES_COUNTED = 100
 _STAGE = queries("refresh_assets.published", "sql/stage.sql")
 
 
@@ -47,53 +46,59 @@ class RepeatedKeyError(Exception):
 class Source:
     """The rows that the target shall hold: those of a temporary table that meet the condition `keep`.
 
-    `rows` is their number, `staged` that of all published rows. `key_checked` tells whether the key is known to be
-    unique among all published rows.
+    `rows` is their number, `filter_counts` the most frequent values of the filter's column. `key_checked` tells
+    whether the key is known to be unique among all published rows.
     """
 
     table: str
     keep: sql.Composable
     rows: int
-    staged: int
     filter_counts: tuple[FilterCount, ...]
-    key_checked: bool = False
-
-    @property
-    def left_out(self) -> int:
-        return self.staged - self.rows
+    key_checked: bool
 
     @property
     def name(self) -> sql.Identifier:
         return sql.Identifier("pg_temp", self.table)
 
 
-def stage(conn: Connection, load: Load, progress: Callable[[int], None]) -> Source:
+def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, new_target: bool) -> Source:
     """Copy the file into a temporary table and return the rows to keep.
 
-    The key is checked where the rows are transformed; elsewhere the caller sees to it, who may learn it by the way.
-    Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
-    RepeatedKeyError where a row is not sound.
+    The key is left unchecked only where all published rows go into a new table, whose primary key finds what is
+    repeated. Raises RefreshError where the file's rows are not as many as promised or its bytes changed,
+    CopyFailedError and RepeatedKeyError where a row is not sound.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    _ask_for_memory(conn, load)
     conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
     staged = _copy(conn, load, header, progress)
     if staged != load.rows:
         raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
-    source = _filter(conn, load)
+    kept, counts = _count_values(conn, load)
+    checked = not (new_target and kept == staged and not load.table.transformed)
+    if checked and not _key_has_expression(load):
+        check_key(conn, load.table.key, "refresh_stage")
+    keep = compose.TRUE if kept == staged else _keep(load)
     if not load.table.transformed:
-        return source
-    check_key(conn, load.table.key, source.table)
-    _transform(conn, load, source.keep)
-    return altered(source, table="refresh_transformed", keep=compose.TRUE, key_checked=True)
+        return Source("refresh_stage", keep, kept, counts, checked)
+    _transform(conn, load, keep)
+    if _key_has_expression(load):
+        check_key(conn, load.table.key, "refresh_transformed")
+    return Source("refresh_transformed", compose.TRUE, kept, counts, checked)
 
 
-def _ask_for_memory(conn: Connection, load: Load) -> None:
-    """Let the stage be kept in the server's memory where it is small enough, since it is read several times."""
-    pages = min(2 * load.layout.bytes, MEMORY_BYTES) // PAGE_BYTES
-    # A session cannot change it any more once it has used a temporary table; then it is as it is.
-    with contextlib.suppress(psycopg.errors.InvalidParameterValue), conn.transaction():
-        conn.execute(_STAGE["memory"].format(pages=sql.Literal(pages)))
+def _key_has_expression(load: Load) -> bool:
+    """Tell whether the key is made by an expression: then what is published in its place need not be unique."""
+    return any(column.expression is not None for column in load.table.columns if column.name in load.table.key)
+
+
+def _keep(load: Load) -> sql.Composable:
+    if load.table.filter is None:
+        return compose.TRUE
+    return compose.among(_filter_value(load.table.filter), load.allowed or ())
+
+
+def _filter_value(row_filter: RowFilter) -> sql.Composed:
+    return compose.trimmed(compose.as_bytes(sql.Identifier(row_filter.column)))
 
 
 def _copy(conn: Connection, load: Load, header: tuple[str, ...], progress: Callable[[int], None]) -> int:
@@ -103,6 +108,10 @@ def _copy(conn: Connection, load: Load, header: tuple[str, ...], progress: Calla
             with cursor.copy(_STAGE["copy"].format(columns=compose.names(header))) as copy:
                 _send(file, copy, load, progress)
             return cursor.rowcount
+    except OSError as error:
+        raise RefreshError(
+            f"{load.table.file}: {load.path} can no longer be read ({error.strerror}); run again to fetch it anew"
+        ) from error
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         raise CopyFailedError(error) from error
 
@@ -136,31 +145,19 @@ def check_key(conn: Connection, key: Sequence[str], table: str) -> None:
         raise RepeatedKeyError([tuple(str(value) for value in row) for row in rows]) from error
 
 
-def _filter(conn: Connection, load: Load) -> Source:
-    """Count the staged rows by the value of the filter's column, and return which of them are kept."""
+def _count_values(conn: Connection, load: Load) -> tuple[int, tuple[FilterCount, ...]]:
+    """Return the number of rows to keep, and how many rows have each of the filter's most frequent values."""
     if load.table.filter is None:
-        return Source("refresh_stage", compose.TRUE, load.rows, load.rows, ())
-    allowed = load.allowed or ()
-    found = compose.as_bytes(sql.Identifier(load.table.filter.column))
+        return load.rows, ()
     rows: list[Any] = conn.execute(
         _STAGE["count_values"].format(
-            found=found,
-            trimmed=compose.trimmed(sql.Identifier("found")),
-            allowed=sql.Literal(list(allowed)),
-            most=sql.Literal(SPELLINGS),
+            trimmed=_filter_value(load.table.filter),
+            allowed=sql.Literal(list(load.allowed or ())),
+            most=sql.Literal(VALUES_COUNTED),
         )
     ).fetchall()
-    counts = tuple(FilterCount(None if is_null else value, count, kept) for value, is_null, count, kept, _ in rows)
-    kept = sum(count.rows for count in counts if count.kept)
-    spellings = [spelling for *_, is_kept, some in rows if is_kept for spelling in some]
-    if kept == load.rows:
-        keep: sql.Composable = compose.TRUE
-    elif len(spellings) < SPELLINGS:
-        # As they are found, so that not every row is trimmed once more.
-        keep = compose.among(found, spellings)
-    else:
-        keep = compose.among(compose.trimmed(found), allowed)
-    return Source("refresh_stage", keep, kept, load.rows, counts)
+    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in rows)
+    return (rows[0][3] or 0) if rows else 0, counts
 
 
 def _transform(conn: Connection, load: Load, condition: sql.Composable) -> None:
@@ -182,5 +179,3 @@ def _transform(conn: Connection, load: Load, condition: sql.Composable) -> None:
             + (f" (column {error.diag.column_name!r})" if error.diag.column_name else "")
             + "; mend the expression in its defs.yaml and raise transform_version"
         ) from error
-    if any(column.expression is not None for column in columns if column.name in load.table.key):
-        check_key(conn, load.table.key, "refresh_transformed")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.published import history
-from refresh_assets.published.declaration import Table
 from refresh_assets.published.history import PastLoad, State
 from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
 from refresh_assets.published.load import Load
@@ -37,7 +36,7 @@ class Standing:
             last = None
         same_key = state is not None and state.job_key == load.job_key
         drift = _drift(conn, load, last, same_key=same_key) if state is not None else None
-        return cls(state, last, drift, _unbumped_versions(load.table, last), same_key)
+        return cls(state, last, drift, _unbumped_versions(conn, load), same_key)
 
     def drift_of(self, rows: int) -> str | None:
         """Return the drift of the table, which holds so many rows.
@@ -64,18 +63,23 @@ def _drift(conn: Connection, load: Load, last: PastLoad | None, *, same_key: boo
     return None if now.value == recorded.value else "rows were changed behind the last load"
 
 
-def _unbumped_versions(table: Table, last: PastLoad | None) -> tuple[str, ...]:
-    if last is None:
-        return ()
-    versions = (
-        ("transform_version", "transform", table.transform_version, last.transform_fingerprint, transform_fingerprint),
-        ("schema_version", "schema", table.schema_version, last.schema_fingerprint, schema_fingerprint),
-    )
-    return tuple(
-        name
-        for name, part, version, recorded, fingerprint in versions
-        if last.parts.get(part) == version and recorded != fingerprint(table)
-    )
+def _unbumped_versions(conn: Connection, load: Load) -> tuple[str, ...]:
+    """Return the version numbers under which the history has another transform or other columns than now.
+
+    All of the history counts, so that it is told until the number is raised, whoever loaded in between.
+    """
+    table = load.table
+    now = {
+        "transform_version": (str(table.transform_version), transform_fingerprint(table)),
+        "schema_version": (str(table.schema_version), schema_fingerprint(table)),
+    }
+    unbumped = set()
+    for transform, transform_print, schema, schema_print in history.versions_used(conn, load.schema, table.file):
+        used = {"transform_version": (transform, transform_print), "schema_version": (schema, schema_print)}
+        unbumped |= {
+            name for name, (version, content) in now.items() if used[name][0] == version and used[name][1] != content
+        }
+    return tuple(name for name in now if name in unbumped)
 
 
 def _other_rows(recorded: int, found: int) -> str:

@@ -13,11 +13,9 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.declaration import Table
 from refresh_assets.published.load import Row, Samples
-from refresh_assets.published.stage import RepeatedKeyError, Source, check_key
+from refresh_assets.published.stage import Source, check_key
 
 SAMPLE_ROWS = 10
-# With more rows left out than this share, it is cheaper to check the key by itself than to compare them too.
-LEFT_OUT_SHARE = 0.2
 _CREATE = queries("refresh_assets.published", "sql/create.sql")
 _APPLY = queries("refresh_assets.published", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
@@ -37,7 +35,6 @@ class _FoundColumn(NamedTuple):
     type: str
     as_declared: bool
     generated: bool
-    not_null: bool
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,6 @@ class Target:
         self.conn.execute(_CREATE["target"].format(target=self.name, columns=columns))
         return True
 
-    def unique_index(self) -> str | None:
-        """Return the name of an index that lets no key stand in two rows."""
-        row = self._fetch("unique_index", target=self._literal(self.name), key=sql.Literal(sorted(self.table.key)))
-        return row[0] if row else None
-
-    def shows_repeated_keys(self, source: Source, rows_before: int, *, new: bool) -> bool:
-        """Tell whether `replace` finds repeated keys of the source by the way, which spares a pass over it."""
-        if source.left_out > (source.staged * LEFT_OUT_SHARE if rows_before else 0):
-            return False
-        try:
-            self.check_columns(source)
-        except RefreshError:
-            return False
-        return new or self.unique_index() is not None
-
     def count(self) -> int:
         return int(self._fetch("count", target=self.name)[0])
 
@@ -102,8 +84,8 @@ class Target:
         """
         cast_target = self.check_columns(source)
         self.conn.execute(_SESSION["sort_memory"])
-        changes = self._apply_delta(source, cast_target, rows_before) if rows_before else self._fill(source, new=new)
-        if cast_target or self._has_row_triggers():
+        changes = self._apply_delta(source, cast_target) if rows_before else self._fill(source, new=new)
+        if cast_target or self._may_alter_rows():
             self._check_content(source, cast_target)
         return changes
 
@@ -167,7 +149,7 @@ class Target:
         sample = self._sample("sample_rows", target=self.name, texts=texts)
         return Changes(cursor.rowcount, 0, 0, Samples(added=sample))
 
-    def _apply_delta(self, source: Source, cast_target: frozenset[str], rows_before: int) -> Changes:
+    def _apply_delta(self, source: Source, cast_target: frozenset[str]) -> Changes:
         key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
         self.conn.execute(
             _APPLY["delta"].format(
@@ -177,40 +159,20 @@ class Target:
                         *(compose.name(name, "source") for name in rest),
                     ]
                 ),
-                # Where the key was not checked, the rows that are left out are looked at too.
-                kept=compose.TRUE if source.key_checked else sql.SQL("({}) IS TRUE").format(source.keep),
-                compared=source.keep if source.key_checked else compose.TRUE,
                 **self._join(source, cast_target),
             )
         )
-        added, changed, removed, unmatched, gone = self._fetch("delta_counts")
-        if not source.key_checked:
-            self._check_key(source, each_matched_once=source.staged - unmatched == rows_before - gone)
+        added, changed, removed = self._fetch("delta_counts")
         samples = self._samples()
         self._change(source, key, rest)
         return Changes(added, changed, removed, samples)
-
-    def _check_key(self, source: Source, *, each_matched_once: bool) -> None:
-        """Find repeated keys among the published rows from the delta.
-
-        A key that is repeated stands in the delta twice, or two rows with it met the same row of the table, whose own
-        key is unique.
-        """
-        if each_matched_once:
-            try:
-                check_key(self.conn, self.table.key, "refresh_delta")
-            except RepeatedKeyError:
-                pass
-            else:
-                return
-        check_key(self.conn, self.table.key, source.table)
 
     def _change(self, source: Source, key: tuple[str, ...], rest: list[str]) -> None:
         delta_key = compose.same_key(key, "target", "delta")
         self.conn.execute(_APPLY["delete"].format(target=self.name, delta_key=delta_key))
         # A key may be equal and yet written otherwise: 1.0 and 1.00.
         types = self._types(source)
-        assigned = rest + [name for name in key if not compose.is_plain(types[name])]
+        assigned = rest + [name for name in key if not compose.is_same_if_equal(types[name])]
         if assigned:
             assignments = compose.COMMA.join(
                 sql.SQL("{0} = delta.{0}").format(sql.Identifier(name)) for name in assigned
@@ -247,20 +209,17 @@ class Target:
             )
 
     def _join(self, source: Source, cast_target: frozenset[str]) -> dict[str, sql.Composable]:
-        types, first = self._types(source), self.table.key[0]
+        types = self._types(source)
         compared = [
             (name, types[name])
             for name in self._columns
-            if name not in self.table.key or not compose.is_plain(types[name])
+            if name not in self.table.key or not compose.is_same_if_equal(types[name])
         ]
         return {
             "source": source.name,
             "source_columns": compose.names(self._columns),
             "keep": source.keep,
             "target": self.name,
-            # What is NULL where a row has no match. A key that cannot be NULL costs less than a ctid.
-            "source_mark": compose.name(first, "source"),
-            "target_mark": compose.name(first if self._found_columns(source)[first].not_null else "ctid", "target"),
             "same_key": compose.same_key(self.table.key, "source", "target"),
             "differs": compose.differs(compared, cast_target),
         }
@@ -270,8 +229,8 @@ class Target:
         rows: Any = self.conn.execute(_APPLY["declared_types"].format(source=self._literal(source.name))).fetchall()
         return dict(rows)
 
-    def _has_row_triggers(self) -> bool:
-        return bool(self._fetch("has_row_triggers", target=self._literal(self.name))[0])
+    def _may_alter_rows(self) -> bool:
+        return bool(self._fetch("may_alter_rows", target=self._literal(self.name))[0])
 
     @property
     def _columns(self) -> list[str]:

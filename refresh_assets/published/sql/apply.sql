@@ -4,33 +4,22 @@ SELECT
     format_type(attribute.atttypid, attribute.atttypmod),
     staged.attname IS NOT NULL AND format_type(attribute.atttypid, attribute.atttypmod)
         = format_type(staged.atttypid, staged.atttypmod),
-    attribute.attgenerated <> '',
-    attribute.attnotnull
+    attribute.attgenerated <> ''
 FROM pg_attribute AS attribute
 LEFT JOIN pg_attribute AS staged
     ON staged.attrelid = to_regclass(nullif({source}, '')) AND staged.attname = attribute.attname
     AND staged.attnum > 0 AND NOT staged.attisdropped
 WHERE attribute.attrelid = to_regclass({target}) AND attribute.attnum > 0 AND NOT attribute.attisdropped
 
--- name: has_row_triggers
+-- name: may_alter_rows
+-- A trigger of the team's, or a foreign key onto the table itself whose action writes the rows that stay.
 SELECT EXISTS (
     SELECT FROM pg_trigger
     WHERE tgrelid = to_regclass({target}) AND NOT tgisinternal AND tgenabled <> 'D'
+) OR EXISTS (
+    SELECT FROM pg_constraint
+    WHERE contype = 'f' AND conrelid = to_regclass({target}) AND confrelid = conrelid AND confdeltype IN ('n', 'd', 'c')
 )
-
--- name: unique_index
-SELECT index_class.relname
-FROM pg_index
-JOIN pg_class AS index_class ON index_class.oid = pg_index.indexrelid
-WHERE pg_index.indrelid = to_regclass({target})
-    AND pg_index.indisunique AND pg_index.indisvalid AND pg_index.indpred IS NULL AND pg_index.indexprs IS NULL
-    AND {key}::text[] = (
-        SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C")
-        FROM pg_attribute
-        WHERE attrelid = pg_index.indrelid AND attnum = ANY (pg_index.indkey[0:pg_index.indnkeyatts - 1])
-    )
-ORDER BY index_class.relname
-LIMIT 1
 
 -- name: lock_target
 LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE
@@ -48,24 +37,17 @@ FROM (
 -- name: delta
 CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
 SELECT
-    CASE
-        WHEN {target_mark} IS NULL THEN CASE WHEN source."refresh:kept" THEN 'added' ELSE 'left out' END
-        WHEN source."refresh:kept" THEN 'changed'
-        ELSE 'removed'
-    END AS "refresh:kind",
-    {source_mark} IS NOT NULL AS "refresh:published",
+    CASE WHEN target.ctid IS NULL THEN 'added' WHEN source.ctid IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
     {columns}
-FROM (SELECT {kept} AS "refresh:kept", {source_columns} FROM {source} AS staged WHERE {compared}) AS source
+FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR NOT source."refresh:kept" OR {differs}
+WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
 
 -- name: delta_counts
 SELECT
     count(*) FILTER (WHERE "refresh:kind" = 'added'),
     count(*) FILTER (WHERE "refresh:kind" = 'changed'),
-    count(*) FILTER (WHERE "refresh:kind" = 'removed'),
-    count(*) FILTER (WHERE "refresh:kind" IN ('added', 'left out')),
-    count(*) FILTER (WHERE NOT "refresh:published")
+    count(*) FILTER (WHERE "refresh:kind" = 'removed')
 FROM pg_temp.refresh_delta
 
 -- name: delete
@@ -86,9 +68,9 @@ SELECT {columns} FROM {source} AS staged WHERE {keep}
 
 -- name: still_differs
 SELECT count(*)
-FROM (SELECT {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
+WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
 
 -- name: sample_delta
 SELECT {texts} FROM pg_temp.refresh_delta AS delta WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}

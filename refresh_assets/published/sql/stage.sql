@@ -16,14 +16,14 @@ CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
 SELECT {key} FROM pg_temp.{table} GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
 -- name: count_values
-SELECT coalesce(value, ''), value IS NULL, sum(rows)::bigint, coalesce(value = ANY ({allowed}), false),
-    (array_agg(found))[1:{most}]
+SELECT value, rows, kept, (sum(rows) FILTER (WHERE kept) OVER ())::bigint
 FROM (
-    SELECT found, {trimmed} AS value, rows
-    FROM (SELECT {found} AS found, count(*) AS rows FROM pg_temp.refresh_stage GROUP BY 1) AS spellings
-) AS trimmed_values
-GROUP BY value
-ORDER BY 3 DESC, 1
+    SELECT {trimmed} AS value, count(*) AS rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
+    FROM pg_temp.refresh_stage
+    GROUP BY 1, 3
+) AS counted
+ORDER BY rows DESC, value
+LIMIT {most}
 
 -- name: create_transformed
 CREATE TEMPORARY TABLE refresh_transformed ({columns}) ON COMMIT DROP

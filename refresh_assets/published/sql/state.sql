@@ -13,6 +13,11 @@ WHERE job = {job}
 ORDER BY load_id DESC
 LIMIT 1
 
+-- name: versions_used
+SELECT DISTINCT parts ->> 'transform', transform_fingerprint, parts ->> 'schema', schema_fingerprint
+FROM {schema}.refresh_loads
+WHERE job = {job}
+
 -- name: write_state
 INSERT INTO {schema}.refresh_state (job, job_key, parts)
 VALUES ({job}, {job_key}, {parts})
