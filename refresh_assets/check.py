@@ -16,6 +16,7 @@ from refresh_assets.alerts.settings import AlertSettings, read_alerts, read_ui_u
 from refresh_assets.alerts.smtp import Mailer, send_now
 from refresh_assets.alerts.text import Facts, failure_text
 from refresh_assets.errors import RefreshError
+from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.files import publisher_of
@@ -51,6 +52,7 @@ def findings(
 def _refresh_findings(files: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Finding]:
     try:
         settings = read_settings(env)
+        prepare_home(settings.home)
     except RefreshError as error:
         yield Finding("settings", False, masked(error, env))  # noqa: FBT003
         for subject in ("database", "publisher"):
@@ -124,12 +126,13 @@ def _database(settings: Settings, env: Mapping[str, str]) -> str:
 
 
 def _lacking(conn: Connection, schema: str, env: Mapping[str, str]) -> Iterator[str]:
-    row: Any = conn.execute(_CHECK["rights"].format(schema=sql.Literal(schema))).fetchone()
-    may_create_schemas, may_use_schema, may_use_dagster, may_stage = row
-    if not (may_create_schemas if may_use_schema is None else may_use_schema):
-        yield f"the right to create tables in schema {schema!r} (GRANT USAGE, CREATE ON SCHEMA …)"
-    if not env.get("DAGSTER_POSTGRES_URL") and not (may_create_schemas if may_use_dagster is None else may_use_dagster):
-        yield "the right to create tables in schema 'dagster' (GRANT USAGE, CREATE ON SCHEMA …)"
+    schemas = [schema, *([] if env.get("DAGSTER_POSTGRES_URL") else ["dagster", "refresh_alerts"])]
+    for name in schemas:
+        row: Any = conn.execute(_CHECK["may_create"].format(schema=sql.Literal(name))).fetchone()
+        if not row[0]:
+            yield f"the right to create tables in schema {name!r} (GRANT USAGE, CREATE ON SCHEMA …)"
+    row = conn.execute(_CHECK["may_stage"]).fetchone()
+    may_stage = row[0]
     if not may_stage:
         yield "the right to create temporary tables (GRANT TEMPORARY ON DATABASE …)"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import logging
 import sys
@@ -25,6 +26,10 @@ COLLECT_AFTER_OBJECTS = 100_000
 @click.version_option(package_name="refresh-assets")
 def main() -> None:
     """Keep Postgres tables equal to what a publisher publishes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal or log cannot show must not swallow the line that it stands in.
+            stream.reconfigure(errors="backslashreplace")
 
 
 @main.command()

@@ -21,6 +21,8 @@ from refresh_assets.base_url import BaseUrl
 from refresh_assets.errors import RefreshError
 
 T = TypeVar("T")
+# As filter values of a file are trimmed: a no-break space belongs to the value.
+BLANKS = " \t\n\r\f\v"
 Env = Mapping[str, str]
 
 
@@ -269,7 +271,7 @@ def read_list(name: str, env: Env = os.environ) -> tuple[str, ...]:
         raw = setting.default
     if raw is None:
         raise SettingsError(f"not set in this environment: {name}")
-    items = tuple(sorted({item.strip() for item in raw.split(",")} - {""}))
+    items = tuple(sorted({item.strip(BLANKS) for item in raw.split(",")} - {""}))
     if not items:
         raise SettingsError(f"{name} lists no value; unset it for its default or name at least one")
     return items

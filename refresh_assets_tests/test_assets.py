@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,16 @@ def test_a_run_that_met_the_lock_does_not_make_the_table_fresh(floor: Floor) -> 
     assert floor.is_stale()
     floor.run()
     assert not floor.is_stale()
+
+
+def test_a_file_that_rotted_in_the_cache_is_removed_and_not_blamed_on_the_publisher(floor: Floor) -> None:
+    floor.run()
+    sha256 = str(floor.version(CSV))
+    path = Path(floor.shop.env["REFRESH_HOME"]) / "cache" / sha256
+    before = path.stat()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"Dataset 1,", b'Datase" 1,', 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    text = reason(floor.run(ok=False))
+    assert "it was removed, run again to fetch it anew" in text
+    floor.run()

@@ -108,3 +108,12 @@ def test_a_type_that_the_server_does_not_know_is_named(desk: Desk) -> None:
     odd = altered(BOOKS, columns=(*BOOKS.columns[:2], Column("note", "txt")))
     with pytest.raises(psycopg.errors.UndefinedObject, match="txt"):
         desk.run(ROWS, odd)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "key"), [("timestamptz", "infinity"), ("date", "0044-03-15 BC"), ("boolean", "true")]
+)
+def test_a_repeated_key_that_python_cannot_read_is_named(desk: Desk, type_name: str, key: str) -> None:
+    table = altered(BOOKS, columns=(Column("id", type_name, nullable=False), *BOOKS.columns[1:]))
+    with pytest.raises(RefreshError, match=f"not unique: '{key}'"):
+        desk.run([(key, "a", ""), (key, "b", "")], table)

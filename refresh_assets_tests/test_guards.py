@@ -82,3 +82,12 @@ def test_a_changed_transform_is_our_own_doing_as_well(desk: Desk) -> None:
     desk.run(SHELVED, SHELF)
     desk.admin.execute("INSERT INTO etl.shelf SELECT n, 't' FROM generate_series(100, 200) AS n")
     assert desk.run(SHELVED, altered(SHELF, transform_version=2)).outcome == "loaded"
+
+
+@pytest.mark.parametrize(("limit", "before", "after"), [(0.55, 100, 55), (0.07, 100, 7), (0.14, 50, 7)])
+def test_exactly_the_declared_share_is_loaded(desk: Desk, limit: float, before: int, after: int) -> None:
+    table = altered(BOOKS, shrink_limit=limit)
+    rows = [(str(n), "t", "") for n in range(before)]
+    desk.run(rows, table)
+    refused(desk, "fewer than the declared share", rows[: after - 1], table)
+    assert desk.run(rows[:after], table).outcome == "loaded"

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from queue import SimpleQueue
 
 import dagster as dg
 from dagster._core.definitions.executor_definition import IN_PROC_CONFIG
@@ -50,9 +51,20 @@ class AliveExecutor(Executor):
         """Execute the steps and yield their events."""
         run = plan_context.dagster_run
         watcher = Watcher(plan_context.log.warning) if SCHEDULE_NAME_TAG in run.tags else None
-        with Heartbeat(run.run_id, _beat(plan_context.log.warning), plan_context.log.warning):
+        warn = plan_context.log.warning
+        # The thread must not write to Dagster's log itself: while logging is set up, that can lock both for ever.
+        problems: SimpleQueue[str] = SimpleQueue()
+        with Heartbeat(run.run_id, _beat(warn), problems.put):
             events = self._inner.execute(plan_context, execution_plan)
-            yield from watcher.told(events) if watcher else events
+            for event in watcher.told(events) if watcher else events:
+                _tell(problems, warn)
+                yield event
+        _tell(problems, warn)
+
+
+def _tell(problems: SimpleQueue[str], warn: Warn) -> None:
+    while not problems.empty():
+        warn(problems.get())
 
 
 class Watcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -148,6 +149,17 @@ def _describe(house: House, serving: Serving, database: Database, caught: Mailbo
         f"logs      {logs[0]}",
         *(f"          {log}" for log in logs[1:]),
         "",
+        *_settings(house, database),
         "Ctrl-C stops all of it.",
     ]
     house.echo("\n".join(lines))
+
+
+def _settings(house: House, database: Database) -> list[str]:
+    """Return what another shell needs for the commands on the server that was started here."""
+    if database.server is None:
+        return []
+    env = {**database.environment, "REFRESH_HOME": str(house.home)}
+    names = ("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "REFRESH_HOME")
+    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in names if name in env)
+    return ["For the commands in another shell:", f"export {exports}", ""]

@@ -1,8 +1,9 @@
--- name: rights
-SELECT
-    has_database_privilege(current_database(), 'CREATE'),
+-- name: may_create
+SELECT coalesce(
     (SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
      FROM pg_namespace WHERE nspname = {schema}),
-    (SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
-     FROM pg_namespace WHERE nspname = 'dagster'),
-    has_database_privilege(current_database(), 'TEMPORARY')
+    has_database_privilege(current_database(), 'CREATE')
+)
+
+-- name: may_stage
+SELECT has_database_privilege(current_database(), 'TEMPORARY')

@@ -11,6 +11,7 @@ from refresh_assets.errors import RefreshError
 
 # Postgres cuts longer names in silence, and two of them could become one.
 NAME_BYTES = 63
+OURS = ("refresh_state", "refresh_loads")
 # Nothing that could end the column definition that the type stands in.
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_ .,()\[\]]*")
 _FILE = re.compile(r"[^/\\\x00-\x1f]+")
@@ -97,6 +98,8 @@ def _problems(table: Table) -> Iterable[str]:
     for name in (table.name, *names):
         if not name or "\0" in name or len(name.encode()) > NAME_BYTES:
             yield f"{name!r} is no name of 1 to {NAME_BYTES} bytes"
+        if name in OURS or name.startswith("refresh:"):
+            yield f"{name!r} is a name that the refresh uses itself"
     if not _FILE.fullmatch(table.file) or table.file in (".", ".."):
         yield f"file {table.file!r} must be the name of one published file, without a folder"
     yield from (f"column {name!r} is declared {count} times" for name, count in Counter(names).items() if count > 1)

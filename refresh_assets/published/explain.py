@@ -86,14 +86,15 @@ def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
 
 
 def _explain_key(load: Load, error: RepeatedKeyError) -> RefreshError:
-    lines = _key_lines(load, error)
+    made = any(column.expression is not None for column in load.table.columns if column.name in load.table.key)
+    lines = {} if made else _key_lines(load, error)
     places = [
         f"{', '.join(_shown(value) for value in key)}" + (f" on {lines[key]}" if lines.get(key) else "")
         for key in error.keys
     ]
     return RefreshError(
-        f"{load.table.file}: the key ({', '.join(load.table.key)}) is not unique: {'; '.join(places)}"
-        "; the publisher must mend the file"
+        f"{load.table.file}: the key ({', '.join(load.table.key)}) is not unique: {'; '.join(places)}; "
+        + ("mend the key's expression, or the publisher the file" if made else "the publisher must mend the file")
     )
 
 

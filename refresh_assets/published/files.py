@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from refresh_assets.published.cache import Cache
 from refresh_assets.published.cache_files import CachedFile
-from refresh_assets.published.dialect import Layout, scan
+from refresh_assets.published.dialect import FileFormatError, Layout, scan
 from refresh_assets.published.fetch import Publisher
+from refresh_assets.published.file_format import BLOCK, blocks
 from refresh_assets.published.transfer import FetchError
 from refresh_assets.settings import Settings
 
@@ -35,14 +37,31 @@ def publisher_of(settings: Settings) -> Publisher:
 
 def checked(file: CachedFile, name: str) -> PublishedFile:
     """Check the bytes of a cached file. Raises FileFormatError, and FetchError where they are not what was verified."""
-    layout = scan(file.path, name)
-    if layout.sha256 != file.sha256:
+    try:
+        layout = scan(file.path, name)
+    except FileFormatError:
+        # The publisher is to blame only for what was published.
+        _check_digest(file, name, _digest(file.path))
+        raise
+    _check_digest(file, name, layout.sha256)
+    return PublishedFile(name, file.sha256, file.rows, layout.bytes, file.path, layout)
+
+
+def _check_digest(file: CachedFile, name: str, found: str) -> None:
+    if found != file.sha256:
         file.path.unlink(missing_ok=True)
         raise FetchError(
-            f"{name}: the file in the cache has sha256 {layout.sha256}, not {file.sha256} under which it was kept; "
+            f"{name}: the file in the cache has sha256 {found}, not {file.sha256} under which it was kept; "
             "it was removed, run again to fetch it anew"
         )
-    return PublishedFile(name, file.sha256, file.rows, layout.bytes, file.path, layout)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in blocks(stream, BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def from_cache(settings: Settings, name: str, sha256: str) -> PublishedFile:

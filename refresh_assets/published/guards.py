@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.load import FilterCount, Load
@@ -24,7 +25,8 @@ def check_shrink(
 
     Where the filter or the transform changed, the staged rows are compared with those of the last load, if known.
     """
-    limit = load.table.shrink_limit
+    # As it is written: 0.55 of 100 is 55, which the nearest binary number is not.
+    limit, share = Fraction(str(load.table.shrink_limit)), f"{load.table.shrink_limit:g}"
     if source.rows == 0:
         raise ShrinkRefusedError(
             f"refused to load 0 rows over {rows_before}: of {load.rows} published rows none is kept"
@@ -33,13 +35,13 @@ def check_shrink(
     if _OURS.isdisjoint(changed):
         if source.rows < limit * rows_before:
             raise ShrinkRefusedError(
-                f"refused to load {source.rows} rows over {rows_before}: fewer than the declared share of {limit:g}"
+                f"refused to load {source.rows} rows over {rows_before}: fewer than the declared share of {share}"
                 + _advice(load, source.filter_counts)
             )
     elif staged_before is not None and load.rows < limit * staged_before:
         raise ShrinkRefusedError(
             f"refused to load: {load.rows} rows are published where the last load had {staged_before}: "
-            f"fewer than the declared share of {limit:g}" + _advice(load, source.filter_counts)
+            f"fewer than the declared share of {share}" + _advice(load, source.filter_counts)
         )
 
 

@@ -13,6 +13,7 @@ from refresh_assets.published.fetch import Fetched
 from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.load import Load, Result, Row
 from refresh_assets.published.manifest import Manifest
+from refresh_assets.secrets import mask
 
 _CELL = 80
 # The UI shows Markdown shorter than this in place, and a longer one behind a button.
@@ -24,7 +25,7 @@ def of_manifest(manifest: Manifest, base: BaseUrl) -> dict[str, Any]:
         "dagster/uri": dg.MetadataValue.url(base.address("manifest.json")),
         "sha256": manifest.sha256,
         "files": len(manifest.names),
-        "names": dg.MetadataValue.json(list(manifest.names[:100])),
+        "names": dg.MetadataValue.json([mask(name) for name in manifest.names[:100]]),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from refresh_assets.errors import RefreshError
 from refresh_assets.reasons import INTERRUPTED, evaluations, innermost, words
 from refresh_assets.secrets import mask
 
@@ -71,8 +72,11 @@ class TableReport:
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception's text on one line, without secrets."""
-    return _one_line(mask(str(error) or type(error).__name__))
+    """Return an exception's text on one line, without secrets, and that of what caused it where it is not ours."""
+    text = str(error) or type(error).__name__
+    if not isinstance(error, RefreshError) and error.__cause__ is not None:
+        text += f"; caused by {error.__cause__}"
+    return _one_line(mask(text))
 
 
 def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:

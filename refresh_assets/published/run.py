@@ -88,7 +88,8 @@ def storage(home: Path) -> Iterator[dg.DagsterInstance]:
 
     Raises RefreshError where it cannot be reached.
     """
-    os.environ.setdefault("DAGSTER_HOME", str(prepare_home(home)))
+    if not os.environ.get("DAGSTER_HOME", "").strip():
+        os.environ["DAGSTER_HOME"] = str(prepare_home(home))
     with dg.DagsterInstance.get() as instance:
         # What keeps connections open in the webserver spares a run a new one for every event that it stores.
         instance.optimize_for_webserver(STORAGE_STATEMENT_MILLISECONDS, pool_recycle=3600, max_overflow=5)

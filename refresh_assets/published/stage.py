@@ -141,8 +141,10 @@ def check_key(conn: Connection, key: Sequence[str], table: str) -> None:
             # It has proved what it was made for; nothing reads by it.
             raise psycopg.Rollback
     except psycopg.errors.UniqueViolation as error:
-        rows: list[Any] = conn.execute(_STAGE["duplicates"].format(**pieces)).fetchall()
-        raise RepeatedKeyError([tuple(str(value) for value in row) for row in rows]) from error
+        rows: list[Any] = conn.execute(
+            _STAGE["duplicates"].format(**pieces, texts=compose.texts(key, "staged"))
+        ).fetchall()
+        raise RepeatedKeyError(rows) from error
 
 
 def _count_values(conn: Connection, load: Load) -> tuple[int, tuple[FilterCount, ...]]:

@@ -57,10 +57,15 @@ class Target:
         return self.conn.execute(_APPLY[statement].format(**pieces)).fetchone()
 
     def exists(self) -> bool:
-        row: Any = self.conn.execute(
-            sql.SQL("SELECT to_regclass({}) IS NOT NULL").format(self._literal(self.name))
-        ).fetchone()
-        return bool(row[0])
+        """Tell whether the table is there. Raises RefreshError where something else has its name."""
+        row = self._fetch("relation_kind", target=self._literal(self.name))
+        if row is None:
+            return False
+        if row[0] not in ("r", "p"):
+            raise RefreshError(
+                f"{self.shown} is there and is no table; rename it, or give the declaration another name"
+            )
+        return True
 
     def create(self) -> bool:
         """Create the table as declared, where it is absent; tell whether it was. Its key is to follow the rows."""
@@ -84,7 +89,17 @@ class Target:
         """
         cast_target = self.check_columns(source)
         self.conn.execute(_SESSION["sort_memory"])
-        changes = self._apply_delta(source, cast_target) if rows_before else self._fill(source, new=new)
+        try:
+            changes = self._apply_delta(source, cast_target) if rows_before else self._fill(source, new=new)
+            # What is deferred to the commit must not come behind the look at what was written.
+            self.conn.execute(_APPLY["constraints_now"])
+        except (errors.IntegrityError, errors.DatatypeMismatch, errors.UndefinedFunction) as error:
+            raise RefreshError(
+                f"table {self.shown} does not take the published rows: {error.diag.message_primary}"
+                + (f" ({error.diag.message_detail})" if error.diag.message_detail else "")
+                + "; nothing was loaded. A constraint of your own that only the way to the new rows breaks can be made "
+                "DEFERRABLE INITIALLY DEFERRED"
+            ) from error
         if cast_target or self._may_alter_rows():
             self._check_content(source, cast_target)
         return changes

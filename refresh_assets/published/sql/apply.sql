@@ -12,14 +12,24 @@ LEFT JOIN pg_attribute AS staged
 WHERE attribute.attrelid = to_regclass({target}) AND attribute.attnum > 0 AND NOT attribute.attisdropped
 
 -- name: may_alter_rows
--- A trigger of the team's, or a foreign key onto the table itself whose action writes the rows that stay.
-SELECT EXISTS (
-    SELECT FROM pg_trigger
-    WHERE tgrelid = to_regclass({target}) AND NOT tgisinternal AND tgenabled <> 'D'
-) OR EXISTS (
-    SELECT FROM pg_constraint
-    WHERE contype = 'f' AND conrelid = to_regclass({target}) AND confrelid = conrelid AND confdeltype IN ('n', 'd', 'c')
+-- A trigger or rule of the team's, here or on a partition, or a foreign key onto the table itself whose action writes
+-- rows that stay.
+WITH RECURSIVE written (oid) AS (
+    SELECT to_regclass({target})::oid
+    UNION
+    SELECT inhrelid FROM pg_inherits JOIN written ON inhparent = written.oid
 )
+SELECT EXISTS (
+    SELECT FROM pg_trigger JOIN written ON tgrelid = written.oid WHERE NOT tgisinternal AND tgenabled <> 'D'
+) OR EXISTS (
+    SELECT FROM pg_rewrite JOIN written ON ev_class = written.oid
+) OR EXISTS (
+    SELECT FROM pg_constraint JOIN written ON conrelid = written.oid
+    WHERE contype = 'f' AND confrelid IN (SELECT oid FROM written) AND confdeltype IN ('n', 'd', 'c')
+)
+
+-- name: relation_kind
+SELECT relkind::text FROM pg_class WHERE oid = to_regclass({target})
 
 -- name: lock_target
 LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE
@@ -90,3 +100,6 @@ SELECT {texts} FROM {target} AS target LIMIT {limit}
 SELECT attname, format_type(atttypid, atttypmod)
 FROM pg_attribute
 WHERE attrelid = to_regclass({source}) AND attnum > 0 AND NOT attisdropped
+
+-- name: constraints_now
+SET CONSTRAINTS ALL IMMEDIATE

@@ -13,7 +13,7 @@ COPY pg_temp.refresh_stage ({columns}) FROM STDIN (FORMAT csv, FREEZE)
 CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
 
 -- name: duplicates
-SELECT {key} FROM pg_temp.{table} GROUP BY {key} HAVING count(*) > 1 LIMIT 3
+SELECT {texts} FROM pg_temp.{table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
 -- name: count_values
 SELECT value, rows, kept, (sum(rows) FILTER (WHERE kept) OVER ())::bigint
