@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from refresh_assets.published import compose
 from refresh_assets.published.declaration import RowFilter
 from refresh_assets.published.header import match_header
 from refresh_assets.published.load import FilterCount, Load
+from refresh_assets.settings import BLANKS
 
 BLOCK_BYTES = 1 << 18
 MEMORY_BYTES = 1 << 28
@@ -69,6 +71,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, new_
     CopyFailedError and RepeatedKeyError where a row is not sound.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    _ask_for_memory(conn, load)
     conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
     staged = _copy(conn, load, header, progress)
     if staged != load.rows:
@@ -86,6 +89,14 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, new_
     return Source("refresh_transformed", compose.TRUE, kept, counts, checked)
 
 
+def _ask_for_memory(conn: Connection, load: Load) -> None:
+    """Let the stage be kept in the server's memory where it is small enough, since it is read several times."""
+    pages = min(2 * load.layout.bytes, MEMORY_BYTES) // PAGE_BYTES
+    # A session cannot change it any more once it has used a temporary table; then it is as it is.
+    with contextlib.suppress(psycopg.errors.InvalidParameterValue), conn.transaction():
+        conn.execute(_STAGE["memory"].format(pages=sql.Literal(pages)))
+
+
 def _key_has_expression(load: Load) -> bool:
     """Tell whether the key is made by an expression: then what is published in its place need not be unique."""
     return any(column.expression is not None for column in load.table.columns if column.name in load.table.key)
@@ -94,11 +105,16 @@ def _key_has_expression(load: Load) -> bool:
 def _keep(load: Load) -> sql.Composable:
     if load.table.filter is None:
         return compose.TRUE
-    return compose.among(_filter_value(load.table.filter), load.allowed or ())
+    found, allowed = _filter_value(load.table.filter), load.allowed or ()
+    # Nearly all are found as they are allowed, and need not be trimmed.
+    return sql.SQL("({} OR {})").format(
+        compose.among(found, [value for value in allowed if value == value.strip(BLANKS)]),
+        compose.among(compose.trimmed(found), allowed),
+    )
 
 
 def _filter_value(row_filter: RowFilter) -> sql.Composed:
-    return compose.trimmed(compose.as_bytes(sql.Identifier(row_filter.column)))
+    return compose.as_bytes(sql.Identifier(row_filter.column))
 
 
 def _copy(conn: Connection, load: Load, header: tuple[str, ...], progress: Callable[[int], None]) -> int:
@@ -153,7 +169,8 @@ def _count_values(conn: Connection, load: Load) -> tuple[int, tuple[FilterCount,
         return load.rows, ()
     rows: list[Any] = conn.execute(
         _STAGE["count_values"].format(
-            trimmed=_filter_value(load.table.filter),
+            found=_filter_value(load.table.filter),
+            trimmed=compose.trimmed(sql.Identifier("found")),
             allowed=sql.Literal(list(load.allowed or ())),
             most=sql.Literal(VALUES_COUNTED),
         )

@@ -4,7 +4,8 @@ SELECT
     format_type(attribute.atttypid, attribute.atttypmod),
     staged.attname IS NOT NULL AND format_type(attribute.atttypid, attribute.atttypmod)
         = format_type(staged.atttypid, staged.atttypmod),
-    attribute.attgenerated <> ''
+    attribute.attgenerated <> '',
+    attribute.attnotnull
 FROM pg_attribute AS attribute
 LEFT JOIN pg_attribute AS staged
     ON staged.attrelid = to_regclass(nullif({source}, '')) AND staged.attname = attribute.attname
@@ -47,11 +48,11 @@ FROM (
 -- name: delta
 CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
 SELECT
-    CASE WHEN target.ctid IS NULL THEN 'added' WHEN source.ctid IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
+    CASE WHEN {target_mark} IS NULL THEN 'added' WHEN {source_mark} IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
     {columns}
-FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FROM (SELECT {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
 
 -- name: delta_counts
 SELECT
@@ -78,9 +79,9 @@ SELECT {columns} FROM {source} AS staged WHERE {keep}
 
 -- name: still_differs
 SELECT count(*)
-FROM (SELECT ctid, {source_columns} FROM {source} AS staged WHERE {keep}) AS source
+FROM (SELECT {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
-WHERE target.ctid IS NULL OR source.ctid IS NULL OR {differs}
+WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
 
 -- name: sample_delta
 SELECT {texts} FROM pg_temp.refresh_delta AS delta WHERE delta."refresh:kind" = {kind} ORDER BY {key} LIMIT {limit}

@@ -16,13 +16,14 @@ CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
 SELECT {texts} FROM pg_temp.{table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
 -- name: count_values
-SELECT value, rows, kept, (sum(rows) FILTER (WHERE kept) OVER ())::bigint
+-- First as they are found, so that not every row has to be trimmed.
+SELECT value, sum(rows)::bigint, kept, (sum(sum(rows)) FILTER (WHERE kept) OVER ())::bigint
 FROM (
-    SELECT {trimmed} AS value, count(*) AS rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
-    FROM pg_temp.refresh_stage
-    GROUP BY 1, 3
+    SELECT {trimmed} AS value, rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
+    FROM (SELECT {found} AS found, count(*) AS rows FROM pg_temp.refresh_stage GROUP BY 1) AS spellings
 ) AS counted
-ORDER BY rows DESC, value
+GROUP BY value, kept
+ORDER BY 2 DESC, value
 LIMIT {most}
 
 -- name: create_transformed
