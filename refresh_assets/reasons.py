@@ -9,11 +9,12 @@ from dagster import AssetCheckEvaluation
 from dagster_shared.error import SerializableErrorInfo
 
 INTERRUPTED = "DagsterExecutionInterruptedError"
+_WRAPPERS = ("Dagster", "SensorExecutionError", "ScheduleExecutionError")
 
 
 def innermost(error: SerializableErrorInfo) -> SerializableErrorInfo:
     """Return the error that Dagster's own wrap: the one that a person can mend."""
-    while error.cause is not None and (error.cls_name or "").startswith("Dagster"):
+    while error.cause is not None and (error.cls_name or "").startswith(_WRAPPERS):
         error = error.cause
     return error
 
@@ -50,26 +51,37 @@ def step_reasons(events: Iterable[dg.DagsterEvent]) -> dict[str, str]:
 
 
 def run_reason(events: Iterable[dg.DagsterEvent]) -> str:
-    """Return why a run as a whole ended badly, where no step of it tells: what was reported from outside first."""
+    """Return why a run as a whole ended badly, where no step of it tells.
+
+    What was reported of it from outside comes first, then the errors of its launch and of its process.
+    """
+    events = list(events)
     ends = [event for event in events if event.event_type in _ENDS]
     failures = [event for event in ends if event.event_type == dg.DagsterEventType.RUN_FAILURE]
-    errors = [event.job_failure_data.error for event in failures if event.event_specific_data is not None]
-    outside = [event.message for event in failures if _error_of(event) is None and event.message]
-    inside = [words(innermost(error)) for error in errors if error and innermost(error).cls_name != INTERRUPTED]
-    cancelled = [event.message for event in ends if event not in failures and event.message]
-    return next(iter([*inside, *_telling(outside), *cancelled, *outside]), "") or "the run's process was interrupted"
+    reported = [event.message or "" for event in failures if _error_of(event) is None]
+    errors = [error for event in [*failures, *events] if (error := _error_of(event)) is not None]
+    inside = [words(innermost(error)) for error in errors if innermost(error).cls_name != INTERRUPTED]
+    cancelled = [event.message or "" for event in ends if event not in failures]
+    known = [text for text in [*_telling(reported), *inside, *_telling(cancelled)] if text]
+    return known[0] if known else "the run's process was interrupted"
 
 
 _ENDS = (dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELING, dg.DagsterEventType.RUN_CANCELED)
+# What Dagster says where it says nothing.
+_EMPTY = (
+    "Execution of run for",
+    "This job is being forcibly",
+    "This run has been marked as failed from outside",
+    "Sending run termination request",
+)
 
 
 def _telling(messages: Iterable[str]) -> list[str]:
-    """Leave out what Dagster says of every failed run."""
-    return [text for text in messages if not text.startswith(("Execution of run for", "This job is being forcibly"))]
+    return [text for text in messages if not text.startswith(_EMPTY)]
 
 
 def _error_of(event: dg.DagsterEvent) -> SerializableErrorInfo | None:
-    return event.job_failure_data.error if event.event_specific_data is not None else None
+    return getattr(event.event_specific_data, "error", None)
 
 
 def _said_by_blocking_checks(events: Iterable[dg.DagsterEvent]) -> dict[str, str]:

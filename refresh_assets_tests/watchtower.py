@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psycopg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from refresh_assets.alerts.outbox import connect_outbox
 from refresh_assets.alerts.sensors import COLLECTORS, Collector, tick
@@ -53,7 +55,7 @@ class Watchtower:
     def refresh(self, *tables: str, accept_shrink: bool = False) -> str:
         """Refresh tables in this process as `refresh-assets run` does; return the run's id."""
         wanted = list(tables) or ["datasets"]
-        reports = refresh(House(self.repository), read_settings(), wanted, accept_shrink=accept_shrink)
+        reports, _failed_checks = refresh(House(self.repository), read_settings(), wanted, accept_shrink=accept_shrink)
         assert reports[0].run_id
         return reports[0].run_id
 
@@ -64,11 +66,45 @@ class Watchtower:
     def mend_file(self) -> None:
         self.shop.publish(dataset_rows(40))
 
+    @contextlib.contextmanager
+    def lock_held(self) -> Iterator[None]:
+        """Let another session refresh datasets."""
+        with psycopg.connect(self.shop.admin.info.dsn, password=self.shop.env["PGPASSWORD"]) as other:
+            other.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:etl'))")
+            yield
+
     def create_run(self, *, job: str = JOB, tables: Sequence[str] = ("datasets",), **fields: Any) -> dg.DagsterRun:
         """Record a run that nobody executes."""
         keys = {dg.AssetKey(f"{table}{part}") for table in tables for part in ("_csv", "_table")}
-        return self.instance.create_run_for_job(
-            self.repository.get_job(job), asset_selection=frozenset(keys), run_id=str(uuid.uuid4()), **fields
+        return self.instance.add_run(
+            dg.DagsterRun(
+                job_name=job,
+                run_id=str(uuid.uuid4()),
+                asset_selection=frozenset(keys),
+                remote_job_origin=job_origin("refresh_assets", job),
+                **fields,
+            )
+        )
+
+    def copy(self, run: dg.DagsterRun, times: int) -> None:
+        """Record so many more runs with the same events."""
+        self.shop.admin.execute(
+            """
+            CREATE TEMPORARY TABLE copies AS SELECT gen_random_uuid()::text AS id FROM generate_series(1, %(times)s);
+            INSERT INTO dagster.runs (
+                run_id, pipeline_name, status, run_body, create_timestamp, update_timestamp, start_time, end_time
+            )
+            SELECT
+                copies.id, pipeline_name, status, replace(run_body, run_id, copies.id), create_timestamp,
+                clock_timestamp() AT TIME ZONE 'UTC', start_time, extract(epoch FROM clock_timestamp())
+            FROM dagster.runs, copies
+            WHERE run_id = %(run_id)s;
+            INSERT INTO dagster.event_logs (run_id, event, dagster_event_type, timestamp)
+            SELECT copies.id, replace(event, run_id, copies.id), dagster_event_type, timestamp
+            FROM dagster.event_logs, copies
+            WHERE run_id = %(run_id)s;
+            DROP TABLE copies
+            """.replace("%(times)s", str(times)).replace("%(run_id)s", f"'{run.run_id}'")
         )
 
     def fail(self, run: dg.DagsterRun, why: str = "the process exited") -> None:
@@ -82,6 +118,11 @@ class Watchtower:
 
     def outbox(self, columns: str = "subject") -> list[tuple[Any, ...]]:
         return self.sql(f"SELECT {columns} FROM refresh_alerts.alert_outbox ORDER BY alert_id")
+
+
+def job_origin(location: str, job: str) -> RemoteJobOrigin:
+    """Return the origin of a job that a code location of the workspace has."""
+    return RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__"), job)
 
 
 @contextlib.contextmanager

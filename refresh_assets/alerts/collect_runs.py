@@ -30,9 +30,9 @@ _STATUSES = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.Dagste
 def ended_runs(look: Look) -> Iterator[Alert]:
     """Tell of every run that ended since the last look, in the order of their ends."""
     came_to = look.memory.noted("ended runs") or look.since
-    after = max(came_to - OVERLAP, look.since)
+    after, limit = max(came_to - OVERLAP, look.since), PAGE
     while True:
-        page = _page(look, after)
+        page = _page(look, after, limit)
         fresh = look.memory.unseen((record.dagster_run.run_id, record.dagster_run.status.value) for record in page)
         for record in page:
             run = record.dagster_run
@@ -44,10 +44,11 @@ def ended_runs(look: Look) -> Iterator[Alert]:
             look.memory.note("ended runs", max(came_to, min(record.update_timestamp, look.now)))
             if look.out_of_time:
                 return
-        if len(page) < PAGE:
+        if len(page) < limit:
             return
-        # A little before the last one: several may have the same instant.
-        after = page[-1].update_timestamp - timedelta(microseconds=1)
+        # From a little before the last one on, for several may have the same instant; or a page of its own.
+        before, after = after, page[-1].update_timestamp - timedelta(microseconds=1)
+        limit = 2 * limit if after <= before else PAGE
 
 
 def missed_retries(look: Look) -> Iterator[Alert]:
@@ -61,9 +62,9 @@ def missed_retries(look: Look) -> Iterator[Alert]:
         look.memory.forget(run_id, _WAITS)
 
 
-def _page(look: Look, after: datetime) -> Sequence[RunRecord]:
+def _page(look: Look, after: datetime, limit: int) -> Sequence[RunRecord]:
     filters = dg.RunsFilter(statuses=_STATUSES, updated_after=after)
-    return look.instance.get_run_records(filters, limit=PAGE, order_by="update_timestamp", ascending=True)
+    return look.instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=True)
 
 
 def _of(look: Look, record: RunRecord) -> Iterator[Alert]:

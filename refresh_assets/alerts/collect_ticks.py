@@ -34,7 +34,8 @@ def failing_ticks(look: Look) -> Iterator[Alert]:
 
 def _all_failed(ticks: Sequence[InstigatorTick]) -> bool:
     return len(ticks) == IN_A_ROW and all(
-        tick.status == TickStatus.FAILURE and not (tick.error and tick.error.cls_name == LookFailedError.__name__)
+        tick.status == TickStatus.FAILURE
+        and not (tick.error and innermost(tick.error).cls_name == LookFailedError.__name__)
         for tick in ticks
     )
 

@@ -11,6 +11,7 @@ import dagster as dg
 
 TABLE = "_table"
 _PARTS = (TABLE, "_csv")
+_VERIFIED = ("loaded", "unchanged")
 _PAGE, _PAGES = 100, 20
 
 
@@ -63,12 +64,12 @@ def key_of(table: str) -> dg.AssetKey:
 
 
 def verification(instance: dg.DagsterInstance, table: str) -> Verification | None:
-    """Return the last materialization of a table that did more than meet another refresh's lock."""
+    """Return the last materialization of a table by which it was verified."""
     cursor, limit = None, 1
     for _page in range(_PAGES):
         found = instance.fetch_materializations(key_of(table), limit=limit, cursor=cursor)
         for record in found.records:
-            if not met_lock(record.event_log_entry.asset_materialization):
+            if verifies(record.event_log_entry.asset_materialization):
                 return Verification(instant_of(record.timestamp), record.run_id)
         if not found.has_more:
             return None
@@ -76,10 +77,10 @@ def verification(instance: dg.DagsterInstance, table: str) -> Verification | Non
     return None
 
 
-def met_lock(materialization: dg.AssetMaterialization | None) -> bool:
-    """Tell whether a run found the table locked by another refresh, and so verified nothing."""
+def verifies(materialization: dg.AssetMaterialization | None) -> bool:
+    """Tell whether a run compared the table with what is published, and did not just meet another refresh's lock."""
     outcome = materialization.metadata.get("outcome") if materialization else None
-    return outcome is not None and outcome.value == "locked"
+    return outcome is not None and outcome.value in _VERIFIED
 
 
 def instant_of(timestamp: float) -> datetime:

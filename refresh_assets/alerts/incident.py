@@ -27,6 +27,7 @@ _TELLING = {
     dg.DagsterEventType.RUN_CANCELING,
     dg.DagsterEventType.RUN_CANCELED,
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+    dg.DagsterEventType.ENGINE_EVENT,
 }
 _STEPS_SHOWN = 20
 

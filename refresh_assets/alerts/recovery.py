@@ -7,7 +7,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from refresh_assets.alerts.declared import key_of, met_lock
+from refresh_assets.alerts.declared import key_of, verifies
 from refresh_assets.alerts.incident import units_of
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
@@ -21,8 +21,8 @@ def recovered(look: Look, run: dg.DagsterRun, at: datetime) -> Iterator[Alert]:
     over = [unit for unit in units_of(run, tables) if unit in failing and failing[unit] < at]
     if not over:
         return
-    locked = _locked_tables(look, run, tables)
-    over = [unit for unit in over if unit.removeprefix("table ") not in locked]
+    unverified = set(tables) - _verified_tables(look, run, tables)
+    over = [unit for unit in over if unit.removeprefix("table ") not in unverified]
     if over:
         again = [table for table in tables if f"table {table}" in over]
         yield recovery(look, run.job_name, run.run_id, again, min(failing[unit] for unit in over))
@@ -43,9 +43,9 @@ def recovery(look: Look, job: str, run_id: str, tables: Sequence[str], began: da
     return look.alert(f"run:{run_id}:recovered", "recovered", facts)
 
 
-def _locked_tables(look: Look, run: dg.DagsterRun, tables: Sequence[str]) -> set[str]:
-    """Return the tables that the run left as they were because another refresh held their lock."""
+def _verified_tables(look: Look, run: dg.DagsterRun, tables: Sequence[str]) -> set[str]:
+    """Return the tables that the run did not leave as they were because another refresh held their lock."""
     entries = look.instance.all_logs(run.run_id, of_type={dg.DagsterEventType.ASSET_MATERIALIZATION})
     events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-    locked = {event.asset_key for event in events if met_lock(event.step_materialization_data.materialization)}
-    return {table for table in tables if key_of(table) in locked}
+    verified = {event.asset_key for event in events if verifies(event.step_materialization_data.materialization)}
+    return {table for table in tables if key_of(table) in verified}

@@ -1,0 +1,137 @@
+"""Chaos: runs fail while the mail server comes and goes and the daemon is killed; nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from refresh_assets_tests.smtp_server import Caught, catching, free_port
+from refresh_assets_tests.watchtower import Watchtower
+
+FAILURES, KILLS, SEED = 200, 25, 20261130
+# For each line on its standard input it forks a process that runs the sensor again and again.
+SENSOR = """
+import os, signal, sys
+import dagster as dg
+from refresh_assets.alerts.sensors import tick
+from refresh_assets.definitions import build_defs
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+repository = build_defs().get_repository_def()
+for _line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        with dg.DagsterInstance.get() as instance:
+            while os.getppid() != 1:
+                tick(dg.build_sensor_context(instance=instance, repository_def=repository))
+    print(pid, flush=True)
+"""
+
+
+class Sensor:
+    """The process that runs the sensor: started, and killed, again and again."""
+
+    def __init__(self, launcher: subprocess.Popen[str]) -> None:
+        self._launcher = launcher
+
+    def start(self) -> int:
+        assert self._launcher.stdin is not None
+        assert self._launcher.stdout is not None
+        self._launcher.stdin.write("start\n")
+        self._launcher.stdin.flush()
+        return int(self._launcher.stdout.readline())
+
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.kill(pid, 0)
+                time.sleep(0.005)
+
+
+class Mail:
+    """A mail server that comes and goes at one port, and all that it ever took."""
+
+    def __init__(self, port: int) -> None:
+        self.mails: list[Caught] = []
+        self._port = port
+        self._running = contextlib.ExitStack()
+        self._up = False
+
+    def up(self, wanted: bool) -> None:
+        if wanted and not self._up:
+            self._running.enter_context(catching(port=self._port)).mails = self.mails
+        elif not wanted:
+            self._running.close()
+        self._up = wanted
+
+
+@pytest.fixture
+def port(tower: Watchtower, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the port of the mail server that comes and goes."""
+    port = free_port()
+    monkeypatch.setenv("SMTP_PORT", str(port))
+    return port
+
+
+@pytest.fixture
+def sensor(port: int) -> Iterator[Sensor]:
+    command = [sys.executable, "-c", SENSOR]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as launcher:
+        try:
+            yield Sensor(launcher)
+        finally:
+            launcher.kill()
+
+
+def hours_pass(tower: Watchtower) -> None:
+    """Let every mail be due; only while no sensor runs, whose claims this would break."""
+    tower.sql("UPDATE refresh_alerts.alert_outbox SET next_attempt_at = clock_timestamp() WHERE sent_at IS NULL")
+
+
+@pytest.mark.slow
+def test_of_two_hundred_failures_each_is_mailed_whatever_is_killed_and_a_kill_repeats_one_mail_at_most(
+    tower: Watchtower, sensor: Sensor, port: int
+) -> None:
+    chance = random.Random(SEED)  # noqa: S311
+    first = tower.create_run()
+    tower.fail(first, "chaos")
+    batches = [FAILURES // KILLS] * KILLS
+    batches[0] -= 1
+    mail = Mail(port)
+    mail.up(wanted=False)
+    for batch in batches:
+        pid = sensor.start()
+        mail.up(wanted=chance.random() < 0.6)
+        tower.copy(first, batch)
+        time.sleep(chance.uniform(0, 1.2))
+        sensor.kill(pid)
+        if chance.random() < 0.7:
+            hours_pass(tower)
+    mail.up(wanted=True)
+    hours_pass(tower)
+    pid = sensor.start()
+    deadline = time.monotonic() + 90
+    while tower.sql("SELECT count(*), count(sent_at) FROM refresh_alerts.alert_outbox") != [(FAILURES, FAILURES)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    sensor.kill(pid)
+    mail.up(wanted=False)
+    failed = {row[0] for row in tower.shop.rows("SELECT run_id FROM dagster.runs")}
+    events = {str(caught.mail["X-Refresh-Event"]).split(":")[1] for caught in mail.mails}
+    assert len(failed) == FAILURES
+    assert events == failed
+    ids = [str(caught.mail["Message-ID"]) for caught in mail.mails]
+    assert len(set(ids)) == FAILURES
+    assert len(ids) - FAILURES <= KILLS
