@@ -26,8 +26,9 @@ from refresh_assets.ports import first_free, is_free
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAUSE = "import signal; print('ready', flush=True); signal.pause()"
-DEAF = "import signal; signal.signal(15, signal.SIG_IGN); " + PAUSE
+# A program started by one that ignores SIGTERM would ignore it as well.
+PAUSE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL); print('ready', flush=True); signal.pause()"
+DEAF = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause(); signal.pause()"
 
 
 def ready(code: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
