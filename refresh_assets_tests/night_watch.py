@@ -29,7 +29,7 @@ from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_row
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching, free_port
 from refresh_assets_tests.watchtower import job_origin, mail_settings
 
-# Another team's code location, with a job that never ends and a sensor that never works.
+# Another team's code location, with a job that never ends, a sensor that never works and one that hangs.
 ELSEWHERE = """
     import time
     import dagster as dg
@@ -47,7 +47,11 @@ ELSEWHERE = """
     def odd_feed(context):
         raise ValueError("the feed is not JSON")
 
-    defs = dg.Definitions(jobs=[endless], sensors=[odd_feed])
+    @dg.sensor(job=endless, minimum_interval_seconds=1, default_status=dg.DefaultSensorStatus.RUNNING)
+    def slow_feed(context):
+        time.sleep(55)
+
+    defs = dg.Definitions(jobs=[endless], sensors=[odd_feed, slow_feed])
 """
 WORKSPACE = """
 load_from:
@@ -122,7 +126,9 @@ class NightWatch:
     def refresh(self, *tables: str, **env: str) -> str:
         """Refresh tables with `refresh-assets run`; return what it prints."""
         options = [option for table in tables for option in ("--table", table)]
-        return self.shop.run("run", *options, **{**self.env, **env})[1]
+        _code, out, err = self.shop.run("run", *options, **{**self.env, **env})
+        assert out.count(" refresh: ") == len(tables), (out, err)
+        return out
 
     def pid_of(self, run_id: str) -> int:
         """Return the process that executes a run, as soon as there is one."""
@@ -198,7 +204,7 @@ def night(postgres_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFact
                 watch.start()
                 watch.stuck = watch.enqueue("elsewhere", "endless", tags={"never": "now"})
                 watch.hanging = watch.enqueue("elsewhere", "endless", tags={"dagster/max_runtime": "3"})
-                watch.refresh()
+                watch.refresh("datasets", "dataset_rights")
                 yield watch
             finally:
                 watch.kill()

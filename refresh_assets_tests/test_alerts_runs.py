@@ -14,9 +14,7 @@ from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
 from refresh_assets.alerts.look import Look, LookFailedError
 from refresh_assets.alerts.outbox import Alert
-from refresh_assets.alerts.sensors import COLLECTORS, failure_mail
 from refresh_assets_tests.shop import dataset_rows
-from refresh_assets_tests.smtp_server import unreachable
 from refresh_assets_tests.watchtower import UI, Watchtower, ago
 
 
@@ -299,79 +297,6 @@ def test_a_thousand_failures_at_once_are_told_within_some_looks_each_well_within
 
 
 # Failure domains
-
-
-def broken(_look: Look) -> Iterator[Alert]:
-    raise RuntimeError("the storage is odd")
-    yield
-
-
-def test_a_collector_that_fails_does_not_keep_the_others_from_telling(tower: Watchtower) -> None:
-    tower.fail(tower.create_run(), "a failure")
-    for _look in range(2):
-        with pytest.raises(LookFailedError, match="broken: RuntimeError: the storage is odd"):
-            tower.look([broken, *COLLECTORS])
-    subjects = [str(caught.mail["Subject"]) for caught in tower.mailserver.mails]
-    assert subjects == [
-        "[refresh] failure_mail failed: broken: RuntimeError: the storage is odd",
-        "[refresh] datasets failed: a failure",
-    ]
-
-
-def test_a_collector_that_fails_in_the_middle_goes_on_from_there(tower: Watchtower) -> None:
-    for number in range(3):
-        tower.fail(tower.create_run(), f"failure {number}")
-
-    def stumbling(look: Look) -> Iterator[Alert]:
-        for count, alert in enumerate(COLLECTORS[1](look)):
-            if count == 1:
-                raise RuntimeError("stumbled")
-            yield alert
-
-    with pytest.raises(LookFailedError, match="stumbled"):
-        tower.look([stumbling])
-    tower.look()
-    told = [row[0] for row in tower.outbox() if "failure_mail" not in row[0]]
-    assert told == [f"[refresh] datasets failed: failure {number}" for number in range(3)]
-
-
-def test_a_mail_server_that_is_down_makes_no_tick_fail_and_the_tick_says_so(
-    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SMTP_PORT", str(unreachable().port))
-    tower.fail(tower.create_run())
-    assert tower.look().startswith("0 mails sent, 1 owed; the last error: ")
-
-
-def test_without_mail_the_tick_says_that_nobody_will_be_told_and_mail_stays_owed(
-    tower: Watchtower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("SMTP_HOST", "ALERT_TO"):
-        monkeypatch.delenv(name)
-    tower.fail(tower.create_run())
-    told = tower.look()
-    assert told == "SMTP_HOST and ALERT_TO are not set: nobody will be told of failures; 1 mails are owed"
-    assert told in caplog.text
-    assert tower.outbox("sent_at") == [(None,)]
-
-
-def test_half_of_the_mail_settings_make_the_tick_fail_after_what_happened_is_recorded(
-    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ALERT_TO")
-    tower.fail(tower.create_run())
-    with pytest.raises(LookFailedError, match="ALERT_TO"):
-        tower.look()
-    assert len(tower.outbox()) == 1
-
-
-def test_the_sensor_is_on_by_default_and_its_tick_says_what_it_did(tower: Watchtower) -> None:
-    sensor = tower.repository.get_sensor_def("failure_mail")
-    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
-    assert sensor.minimum_interval_seconds == 15
-    tower.fail(tower.create_run())
-    context = dg.build_sensor_context(instance=tower.instance, repository_def=tower.repository)
-    assert failure_mail(15).evaluate_tick(context).skip_message == "1 mails sent, 0 owed"
 
 
 def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Watchtower) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
+import psycopg
 from dagster import RunRecord
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
@@ -14,6 +15,8 @@ from refresh_assets.alerts.incident import Incident
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.recovery import recovered
+from refresh_assets.alerts.text import Facts
+from refresh_assets.errors import RefreshError
 
 # What was committed late, or by a host whose clock is slow, is looked for so far behind the newest.
 OVERLAP = timedelta(minutes=30)
@@ -23,32 +26,32 @@ LATE = timedelta(days=30)
 RETRY_TAG_WITHIN = timedelta(seconds=10)
 RETRY_WITHIN = timedelta(minutes=10)
 PAGE = 500
-_WAITS = "waits for its retry"
+_WAITS, _STUMBLED = "waits for its retry", "could not be read"
 _STATUSES = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED]
 
 
 def ended_runs(look: Look) -> Iterator[Alert]:
-    """Tell of every run that ended since the last look, in the order of their ends."""
+    """Tell of every run that ended since the last look, in the order of their ends.
+
+    Raises RefreshError after all others are told where a run could not be read. At the next look it is told without
+    what could not be read, so that it neither is lost nor keeps the sensor from looking.
+    """
     came_to = look.memory.noted("ended runs") or look.since
-    after, limit = max(came_to - OVERLAP, look.since), PAGE
-    while True:
-        page = _page(look, after, limit)
+    unreadable: list[str] = []
+    for page in _pages(look, max(came_to - OVERLAP, look.since)):
         fresh = look.memory.unseen((record.dagster_run.run_id, record.dagster_run.status.value) for record in page)
+        reached = came_to
         for record in page:
             run = record.dagster_run
-            if (run.run_id, run.status.value) in fresh and not _is_undecided(look, record):
-                if _ended_at(record) > came_to - LATE:
-                    yield from _of(look, record)
-                look.memory.see(run.run_id, run.status.value)
-            # A host whose clock is fast must not make the others' runs look old.
-            look.memory.note("ended runs", max(came_to, min(record.update_timestamp, look.now)))
+            if (run.run_id, run.status.value) in fresh and _ended_at(record) > came_to - LATE:
+                yield from _told(look, record, unreadable)
+            reached = record.update_timestamp
             if look.out_of_time:
-                return
-        if len(page) < limit:
-            return
-        # From a little before the last one on, for several may have the same instant; or a page of its own.
-        before, after = after, page[-1].update_timestamp - timedelta(microseconds=1)
-        limit = 2 * limit if after <= before else PAGE
+                break
+        # A host whose clock is fast must not make the others' runs look old.
+        look.memory.note("ended runs", max(came_to, min(reached, look.now)))
+    if unreadable:
+        raise RefreshError(f"{len(unreadable)} run(s) could not be read: {unreadable[0]}")
 
 
 def missed_retries(look: Look) -> Iterator[Alert]:
@@ -62,9 +65,49 @@ def missed_retries(look: Look) -> Iterator[Alert]:
         look.memory.forget(run_id, _WAITS)
 
 
-def _page(look: Look, after: datetime, limit: int) -> Sequence[RunRecord]:
-    filters = dg.RunsFilter(statuses=_STATUSES, updated_after=after)
-    return look.instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=True)
+def _pages(look: Look, after: datetime) -> Iterator[Sequence[RunRecord]]:
+    """Yield the runs that ended after an instant, until there is no more, or no more time; some come twice."""
+    limit = PAGE
+    while not look.out_of_time:
+        filters = dg.RunsFilter(statuses=_STATUSES, updated_after=after)
+        page = look.instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=True)
+        if page:
+            yield page
+        if len(page) < limit:
+            return
+        # From a little before the last one on, for several may have the same instant; or a page of its own.
+        before, after = after, page[-1].update_timestamp - timedelta(microseconds=1)
+        limit = 2 * limit if after <= before else PAGE
+
+
+def _told(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator[Alert]:
+    """Tell of a run unless Dagster has yet to say whether it tries again, and remember that it was told."""
+    run = record.dagster_run
+    if _is_undecided(look, record):
+        return
+    try:
+        yield from _of(look, record)
+    except psycopg.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs must be told
+        problem = f"run {run.run_id}: {type(error).__name__}: {error}"
+        if look.memory.unseen([(run.run_id, _STUMBLED)]):
+            look.memory.see(run.run_id, _STUMBLED)
+            unreadable.append(problem)
+            return
+        yield look.alert(f"run:{run.run_id}:unreadable", "failed", _facts_without_reason(look, run, problem))
+    look.memory.see(run.run_id, run.status.value)
+
+
+def _facts_without_reason(look: Look, run: dg.DagsterRun, problem: str) -> Facts:
+    return Facts(
+        about=run.job_name,
+        happened=f"ended in {run.status.value}",
+        what=f"Run {run.run_id[:8]} of job {run.job_name} ended in {run.status.value}; what it left could not be read.",
+        reason=problem,
+        advice="Open the run.",
+        run_url=look.run_url(run.run_id),
+    )
 
 
 def _of(look: Look, record: RunRecord) -> Iterator[Alert]:
@@ -104,7 +147,7 @@ def _is_undecided(look: Look, record: RunRecord) -> bool:
         run.status == dg.DagsterRunStatus.FAILURE
         and look.instance.run_retries_enabled
         and WILL_RETRY_TAG not in run.tags
-        and look.now - record.update_timestamp < RETRY_TAG_WITHIN
+        and timedelta() <= look.now - record.update_timestamp < RETRY_TAG_WITHIN
     )
 
 

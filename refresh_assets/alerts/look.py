@@ -48,8 +48,11 @@ class Look:
         self.memory = Memory(self.conn)
         self.limits = read_limits(self.env)
         self.now = self.memory.now()
-        self.since = self.memory.noted("since") or self.now - FIRST_LOOK_BACK
-        self.memory.note("since", self.since)
+        since = self.memory.noted("since")
+        if since is None:
+            since = self.now - FIRST_LOOK_BACK
+            self.memory.note("since", since)
+        self.since = since
 
     @property
     def out_of_time(self) -> bool:
