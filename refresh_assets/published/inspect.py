@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import IsolationLevel, sql
+from psycopg import IsolationLevel
 
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.postgres.queries import queries
@@ -42,7 +42,7 @@ def inspect(conn: Connection, load: Load, *, lock_seconds: float, statement_seco
         last = standing.last
         there = target.exists()
         rows = target.count() if there else 0
-        unique_index = _unique_index(conn, target)
+        unique_index = target.unique_index()
         return Inspection(
             rows=rows,
             repeated_keys=_repeated_keys(conn, target) if there and not unique_index else 0,
@@ -52,16 +52,6 @@ def inspect(conn: Connection, load: Load, *, lock_seconds: float, statement_seco
             drift=standing.drift_of(rows),
             unbumped=standing.unbumped,
         )
-
-
-def _unique_index(conn: Connection, target: Target) -> str | None:
-    """Return the name of an index that lets no key stand in two rows."""
-    row: Any = conn.execute(
-        _INSPECT["unique_index"].format(
-            target=sql.Literal(target.name.as_string(conn)), key=sql.Literal(sorted(target.table.key))
-        )
-    ).fetchone()
-    return row[0] if row else None
 
 
 def _repeated_keys(conn: Connection, target: Target) -> int:

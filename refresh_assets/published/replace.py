@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,11 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published import history
 from refresh_assets.published.explain import explain
-from refresh_assets.published.guards import check_shrink
+from refresh_assets.published.guards import ShrinkRefusedError, check_shrink
 from refresh_assets.published.history import Counts, Fingerprint
 from refresh_assets.published.job_key import changed_parts
 from refresh_assets.published.load import Load, Outcome, Result
-from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, stage
+from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
 from refresh_assets.published.standing import Standing
 from refresh_assets.published.target import Target
 
@@ -109,7 +109,7 @@ class _Replace:
 
     def _load(self, standing: Standing) -> Result:
         new = self.target.create()
-        source = stage(self.conn, self.load, self.progress, new_target=new)
+        source = stage(self.conn, self.load, self.progress, keyed_target=self.target.shows_repeated_keys(new=new))
         self.phases.end("stage")
         self.target.lock()
         rows_before = self.target.count()
@@ -118,7 +118,7 @@ class _Replace:
         if not self.load.accept_shrink:
             # Rows that came in behind the last load are no reason to refuse to load it again.
             before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
-            check_shrink(self.load, source, before, parts, standing.last.rows_staged if standing.last else None)
+            self._check_shrink(source, before, parts, standing.last.rows_staged if standing.last else None)
         changes = self.target.replace(source, rows_before, new=new)
         self.phases.end("apply")
         fingerprint = self._verify(source)
@@ -140,6 +140,15 @@ class _Replace:
             filter_counts=source.filter_counts,
             samples=changes.samples,
         )
+
+    def _check_shrink(self, source: Source, before: int, parts: Sequence[str], staged_before: int | None) -> None:
+        try:
+            check_shrink(self.load, source, before, parts, staged_before)
+        except ShrinkRefusedError:
+            # A file with repeated keys is not sound, which is to be told first.
+            if not source.key_checked:
+                check_key(self.conn, self.load.table.key, source.table)
+            raise
 
     def _verify(self, source: Source) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""

@@ -63,12 +63,12 @@ class Source:
         return sql.Identifier("pg_temp", self.table)
 
 
-def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, new_target: bool) -> Source:
+def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keyed_target: bool) -> Source:
     """Copy the file into a temporary table and return the rows to keep.
 
-    The key is left unchecked only where all published rows go into a new table, whose primary key finds what is
-    repeated. Raises RefreshError where the file's rows are not as many as promised or its bytes changed,
-    CopyFailedError and RepeatedKeyError where a row is not sound.
+    The key is left unchecked only where all published rows go into a table whose own key shows what is repeated.
+    Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
+    RepeatedKeyError where a row is not sound.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
     _ask_for_memory(conn, load)
@@ -77,7 +77,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, new_
     if staged != load.rows:
         raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
     kept, counts = _count_values(conn, load)
-    checked = not (new_target and kept == staged and not load.table.transformed)
+    checked = not (keyed_target and kept == staged and not load.table.transformed)
     if checked and not _key_has_expression(load):
         check_key(conn, load.table.key, "refresh_stage")
     keep = compose.TRUE if kept == staged else _keep(load)

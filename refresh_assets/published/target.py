@@ -13,9 +13,12 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.declaration import Table
 from refresh_assets.published.load import Row, Samples
-from refresh_assets.published.stage import Source, check_key
+from refresh_assets.published.stage import RepeatedKeyError, Source, check_key
 
 SAMPLE_ROWS = 10
+# 8 MB; Postgres 14 was the first to read a part of a table alone.
+PART_PAGES = 1000
+TID_RANGE_SCANS = 140000
 _CREATE = queries("refresh_assets.published", "sql/create.sql")
 _APPLY = queries("refresh_assets.published", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
@@ -76,6 +79,21 @@ class Target:
         self.conn.execute(_CREATE["target"].format(target=self.name, columns=columns))
         return True
 
+    def unique_index(self) -> str | None:
+        """Return the name of an index that lets no key stand in two rows."""
+        row = self._fetch("unique_index", target=self._literal(self.name), key=sql.Literal(sorted(self.table.key)))
+        return row[0] if row else None
+
+    def shows_repeated_keys(self, *, new: bool) -> bool:
+        """Tell whether `replace` finds repeated keys by the way, which spares a pass over all published rows."""
+        if new:
+            return True
+        try:
+            self.check_columns()
+        except RefreshError:
+            return False
+        return self.unique_index() is not None
+
     def count(self) -> int:
         return int(self._fetch("count", target=self.name)[0])
 
@@ -91,7 +109,9 @@ class Target:
         cast_target = self.check_columns(source)
         self.conn.execute(_SESSION["sort_memory"])
         try:
-            changes = self._apply_delta(source, cast_target) if rows_before else self._fill(source, new=new)
+            changes = (
+                self._apply_delta(source, cast_target, rows_before) if rows_before else self._fill(source, new=new)
+            )
             # What is deferred to the commit must not come behind the look at what was written.
             self.conn.execute(_APPLY["constraints_now"])
         except (errors.IntegrityError, errors.DatatypeMismatch, errors.UndefinedFunction) as error:
@@ -144,15 +164,9 @@ class Target:
 
     def _fill(self, source: Source, *, new: bool) -> Changes:
         """Load into an empty table, where every row is a new one."""
-        insert = _APPLY["insert_all"].format(
-            target=self.name,
-            columns=compose.names(self._columns),
-            source=source.name,
-            keep=source.keep,
-        )
         try:
             with self.conn.transaction():
-                cursor = self.conn.execute(insert)
+                added = self._insert_all(source, in_parts=not new)
                 if new:
                     # An index is built faster over all rows than row by row.
                     key = compose.names(self.table.key)
@@ -163,9 +177,35 @@ class Target:
             raise
         texts = compose.texts(self._columns, "target")
         sample = self._sample("sample_rows", target=self.name, texts=texts)
-        return Changes(cursor.rowcount, 0, 0, Samples(added=sample))
+        return Changes(added, 0, 0, Samples(added=sample))
 
-    def _apply_delta(self, source: Source, cast_target: frozenset[str]) -> Changes:
+    def _insert_all(self, source: Source, *, in_parts: bool) -> int:
+        """Insert the source's rows; return their number.
+
+        In parts, each in the order of the key: so an index is written page after page and not all over, and the rows
+        yet stay about in the order of the file, in which they will be compared with the next one.
+        """
+        pieces: dict[str, sql.Composable] = {
+            "target": self.name,
+            "columns": compose.names(self._columns),
+            "source": source.name,
+            "keep": source.keep,
+        }
+        if not in_parts or self.conn.info.server_version < TID_RANGE_SCANS:
+            return self.conn.execute(_APPLY["insert_all"].format(**pieces)).rowcount
+        added = 0
+        pages = self._fetch("source_pages", source=self._literal(source.name))[0]
+        for page in range(0, pages, PART_PAGES):
+            part = _APPLY["insert_part"].format(
+                **pieces,
+                first=sql.Literal(f"({page},0)"),
+                behind=sql.Literal(f"({page + PART_PAGES},0)"),
+                key=compose.names(self.table.key),
+            )
+            added += self.conn.execute(part).rowcount
+        return added
+
+    def _apply_delta(self, source: Source, cast_target: frozenset[str], rows_before: int) -> Changes:
         key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
         self.conn.execute(
             _APPLY["delta"].format(
@@ -179,9 +219,25 @@ class Target:
             )
         )
         added, changed, removed = self._fetch("delta_counts")
+        if not source.key_checked:
+            self._check_key(source, each_met_its_own=source.rows - added == rows_before - removed)
         samples = self._samples()
         self._change(source, key, rest)
         return Changes(added, changed, removed, samples)
+
+    def _check_key(self, source: Source, *, each_met_its_own: bool) -> None:
+        """Find repeated keys among the published rows from the delta, over a table whose own key is unique.
+
+        Two rows with one key have either met the same row of the table, or both stand in the delta.
+        """
+        if each_met_its_own:
+            try:
+                check_key(self.conn, self.table.key, "refresh_delta")
+            except RepeatedKeyError:
+                pass
+            else:
+                return
+        check_key(self.conn, self.table.key, source.table)
 
     def _change(self, source: Source, key: tuple[str, ...], rest: list[str]) -> None:
         delta_key = compose.same_key(key, "target", "delta")

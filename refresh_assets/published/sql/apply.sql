@@ -32,6 +32,20 @@ SELECT EXISTS (
 -- name: relation_kind
 SELECT relkind::text FROM pg_class WHERE oid = to_regclass({target})
 
+-- name: unique_index
+SELECT index_class.relname
+FROM pg_index
+JOIN pg_class AS index_class ON index_class.oid = pg_index.indexrelid
+WHERE pg_index.indrelid = to_regclass({target})
+    AND pg_index.indisunique AND pg_index.indimmediate AND pg_index.indisvalid AND pg_index.indpred IS NULL AND pg_index.indexprs IS NULL
+    AND {key}::text[] = (
+        SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C")
+        FROM pg_attribute
+        WHERE attrelid = pg_index.indrelid AND attnum = ANY (pg_index.indkey[0:pg_index.indnkeyatts - 1])
+    )
+ORDER BY index_class.relname
+LIMIT 1
+
 -- name: lock_target
 LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE
 
@@ -76,6 +90,15 @@ SELECT {columns} FROM pg_temp.refresh_delta WHERE "refresh:kind" = 'added'
 -- name: insert_all
 INSERT INTO {target} ({columns})
 SELECT {columns} FROM {source} AS staged WHERE {keep}
+
+-- name: source_pages
+SELECT pg_relation_size(to_regclass({source})) / current_setting('block_size')::bigint
+
+-- name: insert_part
+INSERT INTO {target} ({columns})
+SELECT {columns} FROM {source} AS staged
+WHERE {keep} AND ctid >= {first}::tid AND ctid < {behind}::tid
+ORDER BY {key}
 
 -- name: still_differs
 SELECT count(*)
