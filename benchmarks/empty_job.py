@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--lean", action="store_true")
     lean = parser.parse_args().lean
     if lean:
-        from refresh_assets.cli import COLLECT_AFTER_OBJECTS
+        from refresh_assets.commands.run import COLLECT_AFTER_OBJECTS
 
         gc.set_threshold(COLLECT_AFTER_OBJECTS)
     import dagster as dg

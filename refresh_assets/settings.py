@@ -1,4 +1,4 @@
-"""Every environment variable the product reads: its name, its meaning, its default.
+"""Reads the environment variables that `environment.py` lists.
 
 Values are read at the moment they are needed, never at import, and are never part of an error text:
 a problem is told by the setting's name.
@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from platformdirs import site_data_path, user_data_path
 
 from refresh_assets.base_url import BaseUrl
+from refresh_assets.environment import SETTINGS
 from refresh_assets.errors import RefreshError
 
 T = TypeVar("T")
@@ -26,106 +27,14 @@ BLANKS = " \t\n\r\f\v"
 Env = Mapping[str, str]
 
 
-class SettingsError(RefreshError):
-    """One or more settings are missing or unusable; the text names all of them and no value."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A documented environment variable; `default` is its text as one would write it, None where there is none."""
-
-    name: str
-    meaning: str
-    default: str | None = None
-    secret: bool = False
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting("PGHOST", "host name, address or socket directory of the Postgres server"),
-    Setting("PGPORT", "its port"),
-    Setting("PGUSER", "role to connect as; it owns the refreshed tables or may write them"),
-    Setting("PGDATABASE", "database that holds the tables and Dagster's storage"),
-    Setting("PGPASSWORD", "password of the role; or use a password file", secret=True),
-    Setting(
-        "PGPASSFILE",
-        "password file in libpq's format; without it `~/.pgpass` (Windows: `%APPDATA%\\postgresql\\pgpass.conf`)",
-    ),
-    Setting(
-        "LEARN_BASE",
-        "base address of the publisher: an http, https or file URL; `learn/data/manifest.json` is read below it. "
-        "A user and password in it are sent as HTTP basic authentication and shown nowhere. "
-        "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR are respected",
-        "https://critwire.com",
-    ),
-    Setting("REFRESH_SCHEMA", "schema of the refreshed tables, their state and their history", "etl"),
-    Setting(
-        "REFRESH_LICENSES",
-        "comma-separated licences; rows of `datasets` with another one are left out",
-        "CC0 1.0,CC BY 4.0",
-    ),
-    Setting("REFRESH_HTTP_TIMEOUT", "seconds for one file with all its attempts", "300"),
-    Setting(
-        "REFRESH_LOCK_TIMEOUT",
-        "seconds to wait for another session's lock on a table; a lower one of the role stays in force",
-        "30",
-    ),
-    Setting(
-        "REFRESH_STATEMENT_TIMEOUT",
-        "seconds that one SQL statement may take; a lower one of the role stays in force",
-        "3600",
-    ),
-    Setting("REFRESH_TIMEZONE", "time zone of the weekly schedule, as an IANA name", "UTC"),
-    Setting(
-        "REFRESH_HOME",
-        "folder for downloaded files, Dagster's local files and the embedded server",
-        "a folder of the user's data directory",
-    ),
-    Setting("REFRESH_CACHE_FILES", "published files kept for re-loading, at most", "20"),
-    Setting(
-        "REFRESH_CACHE_BYTES",
-        "bytes of published files kept, at most; also the largest file that is accepted",
-        "10000000000",
-    ),
-    Setting(
-        "DAGSTER_POSTGRES_URL",
-        "SQLAlchemy URL of another database for Dagster's own storage; without it the schema `dagster` of PGDATABASE",
-        secret=True,
-    ),
-    Setting("SMTP_HOST", "mail server; while it is unset, nobody is told of failures"),
-    Setting("SMTP_PORT", "its port; without it 587, with `tls` 465, with `none` 25"),
-    Setting(
-        "SMTP_SECURITY",
-        "`starttls`, `tls`, or `none` for all in clear, a password too; without it `starttls`, with port 465 `tls`. "
-        "The certificate must be one that this system trusts (or SSL_CERT_FILE does)",
-    ),
-    Setting("SMTP_USER", "user to log in as; without it mail is sent without login"),
-    Setting("SMTP_PASSWORD", "its password; or use a file", secret=True),
-    Setting("SMTP_PASSWORD_FILE", "file with that password in its first line"),
-    Setting(
-        "ALERT_FROM",
-        "sender's address; without it SMTP_USER where that is one, else `refresh-assets@` the first recipient's domain",
-    ),
-    Setting("ALERT_TO", "comma-separated addresses of those who are told of failures"),
-    Setting("DAGSTER_UI_URL", "address of the Dagster UI, for the links in mails"),
-    Setting(
-        "ALERT_PING_URL",
-        "address of a dead man's switch such as Healthchecks, called (also with `/start` and `/fail`) "
-        "so that an outside watcher notices when we are gone",
-        secret=True,
-    ),
-    Setting("REFRESH_MAX_AGE", "days that a table may go unverified before a person is told", "8"),
-    Setting("REFRESH_STUCK_AFTER", "seconds that a run may wait for its start before a person is told", "480"),
-    Setting(
-        "REFRESH_HEARTBEAT",
-        "seconds between two heartbeats of a run; one that is silent for six of them, and gone, is ended as failed",
-        "10",
-    ),
-    Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`", "15"),
-)
 # To Postgres less than a millisecond means no limit, and its longest one is 24.8 days.
 _MIN_SECONDS, _MAX_SECONDS = 0.001, 2_000_000.0
 _SECONDS = "a number of seconds from 0.001 to 2000000"
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+class SettingsError(RefreshError):
+    """One or more settings are missing or unusable; the text names all of them and no value."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The commands of `refresh-assets`, one module a subject; `cli.py` gathers them."""
