@@ -23,11 +23,14 @@ class Memory:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
+
+    def create(self) -> None:
+        """Create the tables where they are absent."""
         if self._one("absent"):
-            with conn.transaction():
-                conn.execute(_CREATE["create_lock"])
-                for statement in ("positions", "seen_runs", "spells"):
-                    conn.execute(_MEMORY[statement])
+            with self._conn.transaction():
+                self._conn.execute(_CREATE["create_lock"])
+                for statement in ("positions", "places", "seen_runs", "spells"):
+                    self._conn.execute(_MEMORY[statement])
 
     def now(self) -> datetime:
         """Return the time by the database's clock."""
@@ -41,6 +44,15 @@ class Memory:
 
     def note(self, name: str, instant: datetime) -> None:
         self._conn.execute(_MEMORY["note"], {"name": name, "instant": instant})
+
+    def position(self, name: str) -> int | None:
+        """Return the number that was noted under a name."""
+        number: int | None = self._one("position", name=name)
+        return number
+
+    def place(self, name: str, number: int) -> None:
+        """Note a number; a lower one than is known changes nothing."""
+        self._conn.execute(_MEMORY["place"], {"name": name, "number": number})
 
     def unseen(self, runs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return those pairs of a run's id and a state in which it was not seen before."""

@@ -17,6 +17,8 @@ from refresh_assets.secrets import mask
 from refresh_assets.settings import Env
 
 SCHEMA = "refresh_alerts"
+# All that are made in it, by whichever module.
+TABLES = ("alert_outbox", "noted", "position", "seen_run", "spell", "run_heartbeat")
 # Sent mail is history and goes first; owed mail that nobody took for a year has lost its meaning.
 SENT_DAYS, OWED_DAYS, SENT_KEPT = 90, 365, 100_000
 LONGEST_BODY = 250_000
