@@ -146,9 +146,7 @@ class NightWatch:
 
     def quiet(self, looks: int = 2) -> None:
         """Return after so many more looks of the sensor."""
-        query = (
-            "SELECT count(*) FROM dagster.job_ticks WHERE job_origin_id IS NOT NULL AND tick_body LIKE '%mails sent%'"
-        )
+        query = "SELECT count(*) FROM dagster.job_ticks WHERE job_origin_id IS NOT NULL AND tick_body LIKE '% owed%'"
         wanted = self.shop.rows(query)[0][0] + looks
         self.wait(lambda: self.shop.rows(query)[0][0] >= wanted)
 

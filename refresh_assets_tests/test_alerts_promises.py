@@ -34,7 +34,7 @@ def test_a_publisher_that_cannot_be_reached(night: NightWatch) -> None:
 def test_a_failed_check_in_a_run_that_succeeded(night: NightWatch) -> None:
     night.shop.admin.execute("UPDATE etl.datasets SET title = 'Odd' WHERE title = 'Dataset 1'")
     assert "loaded 40 rows" in night.refresh("datasets")
-    night.mail("datasets failed a check: datasets: drift", MINUTE)
+    night.mail("datasets failed a check: drift", MINUTE)
 
 
 def test_a_refused_shrink(night: NightWatch) -> None:

@@ -58,7 +58,7 @@ def test_runs_of_a_job_that_wait_together_share_a_mail_and_a_later_one_gets_its_
     for _run in range(30):
         aged(tower, tower.create_run(status=dg.DagsterRunStatus.QUEUED), 9)
     (caught,) = tower.told()
-    assert "30 run(s) of job weekly_refresh did not start" in caught.text()
+    assert "30 runs did not start within 8 min; the first of them: job weekly_refresh" in caught.text()
     assert "and 10 more" in caught.text()
     aged(tower, tower.create_run(status=dg.DagsterRunStatus.QUEUED), 9)
     assert len(tower.told()) == 1

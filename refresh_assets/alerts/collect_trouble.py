@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from dagster import DagsterRun
+
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.text import Facts, instant
@@ -55,9 +57,14 @@ def _completed(look: Look, trouble: Trouble) -> Facts:
         facts,
         state=facts.state or look.state_of(tables, look.now),
         last_success=facts.last_success or look.last_verified(tables),
-        run_url=facts.run_url or (look.run_url(trouble.run_id) if trouble.run_id else ""),
+        run_url=facts.run_url or (look.run_url(run.run_id) if (run := _run_of(look, trouble)) else ""),
         asset_url=facts.asset_url or look.asset_url(tables),
     )
+
+
+def _run_of(look: Look, trouble: Trouble) -> DagsterRun | None:
+    """Return the run, where there is one to be seen in the UI."""
+    return look.instance.get_run_by_id(trouble.run_id) if trouble.run_id else None
 
 
 def _named(collect: Collector, kind: str) -> Collector:
