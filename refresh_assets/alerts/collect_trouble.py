@@ -44,8 +44,10 @@ def lasting(kind: str, find: Finder) -> Collector:
                 yield look.alert(key, kind, replace(_completed(look, trouble), since=began))
         for name in sorted(known.keys() - found.keys()):
             began = known[name]
-            facts = Facts(name, "recovered", f"It is over; it had lasted since {instant(began, look.timezone)}.")
-            yield look.alert(f"{kind}:{name}:{began.isoformat()}:recovered", "recovered", facts)
+            key = f"{kind}:{name}:{began.isoformat()}"
+            about = look.memory.told_about(key) or name
+            facts = Facts(about, "recovered", f"It is over; it had lasted since {instant(began, look.timezone)}.")
+            yield look.alert(f"{key}:recovered", "recovered", facts)
             look.memory.end(spells, [name])
 
     return _named(collect, kind)

@@ -149,7 +149,9 @@ def _record_found(look: Look, collector: Collector) -> str | None:
     name = collector.__name__
     try:
         for alert in collector(look):
-            record(look.conn, alert, look.env)
+            if record(look.conn, alert, look.env):
+                # Whoever reads the log finds the run and its reason there, whether the mail can be sent or not.
+                _LOG.warning("failure_mail: %s: %s", alert.event_key, alert.subject)
     except Exception as error:
         if look.conn.closed:
             raise

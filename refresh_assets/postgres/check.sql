@@ -1,5 +1,4 @@
 -- name: there
--- The table by its number, None where it is absent; where the role may not use the schema, it counts as there.
 SELECT pg_class.oid
 FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -19,11 +18,12 @@ WHERE nspname = {schema} AND relkind IN ('r', 'p')
 ORDER BY relname
 
 -- name: closed_sequences
--- The sequence of an identity column needs no right of its own.
+-- The sequence of an identity column needs no right of its own. CASE, for conditions are tried in any order.
 SELECT array_agg(relname::text ORDER BY relname)
 FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE nspname = {schema} AND relkind = 'S' AND NOT has_sequence_privilege(pg_class.oid, 'USAGE')
+WHERE nspname = {schema}
+    AND CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege(pg_class.oid, 'USAGE') ELSE false END
     AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'i')
 
 -- name: may_use
