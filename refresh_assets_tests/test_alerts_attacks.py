@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
+import psycopg
 import pytest
 from psycopg import OperationalError
 
@@ -16,9 +17,11 @@ from refresh_assets.alerts.collect_runs import ended_runs
 from refresh_assets.alerts.look import Look, LookFailedError
 from refresh_assets.alerts.outbox import Alert, record
 from refresh_assets.alerts.sensors import COLLECTORS, tick
+from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets_tests.outbox_fixtures import DUE, alert, deliver_to, rows
 from refresh_assets_tests.smtp_server import Caught, catching
+from refresh_assets_tests.test_alerts_heartbeat import BEATS, beating, wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
 # Settings that cannot be used
@@ -77,6 +80,30 @@ def test_a_database_that_ends_the_connection_in_the_middle_of_a_look_loses_nothi
 
     with pytest.raises(OperationalError):
         tower.look([cut])
+    assert len(tower.told()) == 3
+    assert tower.told() == []
+
+
+def test_a_database_that_goes_away_and_comes_back_loses_nothing(tower: Watchtower) -> None:
+    tower.look()
+    for number in range(3):
+        tower.fail(tower.create_run(), f"failure {number}")
+    admin, name = tower.shop.admin, tower.shop.env["PGDATABASE"]
+    with (
+        psycopg.connect(
+            admin.info.dsn, password=tower.shop.env["PGPASSWORD"], dbname="postgres", autocommit=True
+        ) as other,
+        beating("a run") as warnings,
+    ):
+        wait_until(lambda: tower.sql("SELECT to_regclass('refresh_alerts.run_heartbeat') IS NOT NULL") == [(True,)])
+        other.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        ours = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND pid <> %s"
+        other.execute(ours, [name, admin.info.backend_pid])
+        with pytest.raises(RefreshError, match="no connection to the database"):
+            tower.look()
+        wait_until(lambda: warnings)
+        other.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        wait_until(lambda: tower.sql(BEATS))
     assert len(tower.told()) == 3
     assert tower.told() == []
 
