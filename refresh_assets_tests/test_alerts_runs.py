@@ -299,7 +299,9 @@ def test_a_thousand_failures_at_once_are_told_within_some_looks_each_well_within
 # Failure domains
 
 
-def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Watchtower) -> None:
+def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick_nor_log(
+    tower: Watchtower, caplog: pytest.LogCaptureFixture
+) -> None:
     secret = tower.shop.env["PGPASSWORD"]
     tower.fail(tower.create_run(), f"no connection with password={secret}")
     (caught,) = tower.told()
@@ -312,6 +314,8 @@ def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Wa
     with pytest.raises(LookFailedError) as raised:
         tower.look([leaking])
     assert secret not in str(raised.value)
+    assert "RuntimeError: no connection with password=***" in caplog.text
+    assert secret not in caplog.text
 
 
 def test_the_job_of_a_run_need_not_exist_any_more(tower: Watchtower) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
-import psycopg
 from dagster import RunRecord
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
@@ -90,9 +89,10 @@ def tell_ended(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator
         return
     try:
         yield from _of(look, record)
-    except psycopg.Error:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs must be told
+    except Exception as error:
+        if look.conn.closed:
+            raise
+        # Whatever it is, the other runs must be told.
         problem = f"run {run.run_id}: {type(error).__name__}: {error}"
         if look.memory.unseen([(run.run_id, _STUMBLED)]):
             look.memory.see(run.run_id, _STUMBLED)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refresh_assets.alerts.mail import message
-from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.outbox import Alert, storable
 from refresh_assets.alerts.smtp import Mailer, MailError, ServerError, Session
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
@@ -133,7 +133,8 @@ class _Delivery:
         wait = _wait(claimed.attempts, SERVER_LONGEST_WAIT)
         _mark_failed(self._conn, claimed, error, wait, claimed.delivered_to)
         # They go first then: where this very mail is what ends each connection, it must not keep them waiting for ever.
-        self._conn.execute(_DELIVERY["put_off"], {"wait": wait * FIRST_SHARE, "error": error})
+        values = {"wait": wait * FIRST_SHARE, "error": storable(self._conn, error)}
+        self._conn.execute(_DELIVERY["put_off"], values)
         self.failed += 1
         self.error = error
         self.may_go_on = False
@@ -154,7 +155,12 @@ def _mark_sent(conn: Connection, claimed: Claimed, done: tuple[str, ...]) -> Non
 def _mark_failed(conn: Connection, claimed: Claimed, error: str, wait: float, done: tuple[str, ...]) -> None:
     conn.execute(
         _DELIVERY["failed"],
-        {"alert_id": claimed.alert_id, "error": error, "wait": wait, "delivered_to": list(done)},
+        {
+            "alert_id": claimed.alert_id,
+            "error": storable(conn, error),
+            "wait": wait,
+            "delivered_to": list(done),
+        },
     )
 
 

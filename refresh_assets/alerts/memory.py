@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from refresh_assets.alerts.outbox import stored_key
+from refresh_assets.alerts.outbox import storable, stored_key
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 
@@ -74,7 +74,7 @@ class Memory:
 
     def begin(self, kind: str, about: str, at: datetime) -> datetime:
         """Note that something is wrong, or that it still is; return since when."""
-        began: datetime = self._one("begin", kind=kind, about=about, began_at=at)
+        began: datetime = self._one("begin", kind=kind, about=self._key(about), began_at=at)
         return began
 
     def spells(self, kind: str) -> Mapping[str, datetime]:
@@ -83,7 +83,7 @@ class Memory:
         return dict(rows)
 
     def end(self, kind: str, about: Sequence[str]) -> None:
-        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(about)})
+        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(map(self._key, about))})
 
     def told(self, event_key: str) -> bool:
         """Tell whether an alert of this event is in the outbox."""
@@ -91,11 +91,15 @@ class Memory:
 
     def told_about(self, event_key: str) -> str | None:
         """Return what the alert of this event is about, None where there is none in the outbox."""
-        about: str | None = self._one("told", event_key=stored_key(event_key))
+        about: str | None = self._one("told", event_key=self._key(event_key))
         return about
 
     def prune(self) -> None:
         self._conn.execute(_MEMORY["prune_seen"], {"days": SEEN_DAYS})
+
+    def _key(self, text: str) -> str:
+        """Return a text as it is kept: of a length that an index takes, in the letters that the database has."""
+        return storable(self._conn, stored_key(text))
 
     def _one(self, statement: str, **values: Any) -> Any:
         row = self._conn.execute(_MEMORY[statement], values or None).fetchone()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +29,7 @@ from refresh_assets.alerts.problems import alert_problems
 from refresh_assets.alerts.settings import ping_url_of, usable_mail
 from refresh_assets.alerts.smtp import Mailer
 from refresh_assets.alerts.text import Facts, counted
-from refresh_assets.secrets import masked, masking
+from refresh_assets.secrets import mask, masked, masking
 from refresh_assets.settings import Env, Reader
 
 # Runs that are found dead are ended before ended runs are looked for, so that they are told in the same look.
@@ -51,10 +52,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was done about owed mail, and the last mail's error."""
+    """What was done about owed mail, the last mail's error, and whether nobody is told by the settings."""
 
     told: str
     error: str | None = None
+    silent: bool = False
 
     @property
     def problems(self) -> list[str]:
@@ -63,7 +65,7 @@ class Delivery:
 
     @property
     def sound(self) -> bool:
-        return not self.problems and not self.told.startswith(NOBODY)
+        return not self.problems and not self.silent
 
     def __str__(self) -> str:
         return self.told + (f"; the last error: {self.error}" if self.error else "")
@@ -155,7 +157,8 @@ def _record_found(look: Look, collector: Collector) -> str | None:
     except Exception as error:
         if look.conn.closed:
             raise
-        _LOG.exception("failure_mail: %s", name)
+        # Not by `exception`, which would write down what an error echoes.
+        _LOG.error("failure_mail: %s: %s", name, mask(traceback.format_exc(), look.env))
         problem = f"{name}: {type(error).__name__}: {masked(error, look.env)}"
         record(look.conn, _failed(look, name, problem), look.env)
         return problem
@@ -178,7 +181,7 @@ def _deliver(look: Look, began: float) -> Delivery:
     settings, wrong = usable_mail(look.env)
     if settings is None:
         why = "no mail is sent until its settings are mended" if wrong else NOBODY
-        return Delivery(f"{why}; {counted(outbox.owed(look.conn).count, 'mail')} owed")
+        return Delivery(f"{why}; {counted(outbox.owed(look.conn).count, 'mail')} owed", silent=True)
     done = deliver(look.conn, Mailer(settings, look.env), seconds=max(1.0, began + DELIVER_UNTIL - time.monotonic()))
     return Delivery(f"{counted(done.sent, 'mail')} sent, {done.left} owed", error=done.error)
 
