@@ -9,7 +9,7 @@ import dagster as dg
 
 from refresh_assets import defs as declared
 from refresh_assets.alerts.executor import in_process_with_heartbeat
-from refresh_assets.alerts.limits import read_interval
+from refresh_assets.alerts.limits import usable_interval
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
 from refresh_assets.published.declaration import DeclarationError
@@ -32,7 +32,7 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
-        sensors=[failure_mail(read_interval())],
+        sensors=[failure_mail(usable_interval())],
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )

@@ -22,19 +22,22 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from typing_extensions import Self
 
 from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.published.assets import MANIFEST
-from refresh_assets.published.report import TableReport, failed_checks, reason
+from refresh_assets.published.report import failed_checks, report_of, tracebacks
 from refresh_assets.published.schedules import JOB
+from refresh_assets.published.table_report import TableReport
 from refresh_assets.settings import Settings
 
 TABLE_SUFFIX = "_table"
 MODULE = "refresh_assets.definitions"
 LOCATION = "refresh_assets"
 REPOSITORY = "__repository__"
+STARTED_BY_TAG = "refresh/started_by"
 STORAGE_STATEMENT_MILLISECONDS = 60_000
 
 
@@ -76,10 +79,11 @@ def declared_files() -> dict[str, str]:
 
 
 class Refreshed(NamedTuple):
-    """What a run did to each table, and what the checks that failed say."""
+    """What a run did to each table, what the checks that failed say, and where the steps that failed did so."""
 
     reports: list[TableReport]
     failed_checks: list[str]
+    tracebacks: list[str]
 
 
 @contextlib.contextmanager
@@ -102,24 +106,21 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
     Raises RefreshError where Dagster's storage cannot be reached.
     """
     job = house.repository.get_job(JOB)
-    with storage(settings.home) as instance:
+    with _Signals() as signals, storage(settings.home) as instance:
         run = instance.create_run_for_job(
             job,
             run_config=_run_config(tables, accept_shrink=accept_shrink),
             asset_selection=_selection(tables),
-            tags={"refresh/started_by": "command line"},
+            tags={STARTED_BY_TAG: "command line"},
             remote_job_origin=_origin(),
         )
-        with _ended_by_signals(), contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
+        with contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
             execute_run(InMemoryJob(job), run, instance)
+        signals.ignore()
         records = instance.all_logs(run.run_id)
         events = [record.dagster_event for record in records if record.dagster_event is not None]
-        return Refreshed([TableReport.of(table, run.run_id, events) for table in tables], failed_checks(events))
-
-
-def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableReport]:
-    """Return a report for each table where no run could be started."""
-    return [TableReport(table, "failed", error=reason(error)) for table in tables]
+        reports = [report_of(table, run.run_id, events) for table in tables]
+        return Refreshed(reports, failed_checks(events), tracebacks(events))
 
 
 def _selection(tables: Sequence[str]) -> frozenset[dg.AssetKey]:
@@ -128,8 +129,8 @@ def _selection(tables: Sequence[str]) -> frozenset[dg.AssetKey]:
 
 
 def _run_config(tables: Sequence[str], *, accept_shrink: bool) -> dict[str, Any]:
-    # Standard error is for people: what is shown in full in the UI is not repeated there.
-    config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+    # Standard error is for people: what the UI shows in full is not repeated there, and tracebacks come at the end.
+    config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     if accept_shrink:
         config["ops"] = {f"{table}{TABLE_SUFFIX}": {"config": {"accept_shrink": True}} for table in tables}
     return config
@@ -142,14 +143,25 @@ def _origin() -> RemoteJobOrigin:
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), JOB)
 
 
-class _ended_by_signals:  # noqa: N801 - reads as what it does in a with statement
-    """Let SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
+class _Signals:
+    """Lets SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
 
-    def __enter__(self) -> None:
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    def __enter__(self) -> Self:
+        self._before: dict[signal.Signals, Any] = {}
+        self._set(signal.SIGTERM, signal.default_int_handler)
+        return self
+
+    def ignore(self) -> None:
+        """Let nothing end the process any more before it has said what it did."""
+        self._set(signal.SIGTERM, signal.SIG_IGN)
+        self._set(signal.SIGINT, signal.SIG_IGN)
 
     def __exit__(self, *_error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _set(self, number: signal.Signals, handler: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(number, handler)
+            # None: not set from Python, and not to be set again by it.
+            self._before.setdefault(number, signal.SIG_DFL if before is None else before)
