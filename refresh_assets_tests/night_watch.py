@@ -147,11 +147,16 @@ class NightWatch:
         assert out.count(" refresh: ") == len(tables), (out, err)
         return out
 
+    def failed(self, run_id: str) -> None:
+        """Return when a run has failed, however long it waited for its turn."""
+        failed = f"SELECT FROM dagster.runs WHERE run_id = '{run_id}' AND status = 'FAILURE'"
+        self.wait(lambda: self.shop.rows(failed), 240)
+
     def pid_of(self, run_id: str) -> int:
         """Return the process that executes a run, as soon as there is one."""
         query = f"SELECT pid FROM refresh_alerts.run_heartbeat WHERE run_id = '{run_id}' AND pid IS NOT NULL"
         self.wait(lambda: self.shop.rows("SELECT to_regclass('refresh_alerts.run_heartbeat')") != [(None,)])
-        return int(self.wait(lambda: self.shop.rows(query))[0][0])
+        return int(self.wait(lambda: self.shop.rows(query), 240)[0][0])
 
     # Mail
 

@@ -18,10 +18,11 @@ MINUTE = 60.0
 def test_a_step_that_raises(night: NightWatch) -> None:
     night.shop.publish(dataset_rows(41), promised=40)
     run_id = night.enqueue("refresh_assets", "weekly_refresh")
+    night.failed(run_id)
+    night.shop.publish(dataset_rows(40))
     caught = night.mail("datasets failed: staged 41 rows; the manifest says 40", MINUTE)
     assert f"/runs/{run_id}" in caught.text()
     assert "still holds the load of" in caught.text()
-    night.shop.publish(dataset_rows(40))
     night.refresh("datasets")
     night.mail("datasets recovered", MINUTE)
 
