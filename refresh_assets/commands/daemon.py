@@ -1,0 +1,75 @@
+"""The command `daemon`. Imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from refresh_assets.errors import RefreshError
+
+
+@click.command()
+@click.option(
+    "--workspace",
+    "-w",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Workspace file with the code locations; may be repeated (default: the project's own).",
+)
+def daemon(files: tuple[Path, ...]) -> NoReturn:
+    """Take part in running schedules, sensors and the queue: of all that are started, on any host, one leads."""
+    try:
+        _run(files)
+    except RefreshError as error:
+        from refresh_assets.secrets import masked
+
+        with contextlib.suppress(OSError):
+            click.echo(f"refresh-assets daemon: {masked(error)}", err=True)
+        _exit(1)
+    _exit(0)
+
+
+def _run(files: tuple[Path, ...]) -> None:
+    from refresh_assets.alerts.settings import read_alerts
+    from refresh_assets.commands.quiet import quiet
+    from refresh_assets.daemon.settings import read_drain
+    from refresh_assets.daemon.supervise import Daemon
+    from refresh_assets.daemon.timing import Timing
+    from refresh_assets.instance import prepare_home
+    from refresh_assets.settings import read_home
+    from refresh_assets.stopping import Stopping
+
+    quiet()
+    home, drain, timing = read_home(), read_drain(), Timing()
+    # Read for its errors, before it is needed.
+    read_alerts()
+    if not os.environ.get("DAGSTER_HOME", "").strip():
+        os.environ["DAGSTER_HOME"] = str(prepare_home(home))
+    stopping = Stopping()
+    with stopping.by_signals():
+        from refresh_assets.daemon.dagster_daemon import DagsterDaemon
+
+        work = DagsterDaemon(files or [Path(os.environ["DAGSTER_HOME"]) / "workspace.yaml"], timing, _say)
+        Daemon(work, stopping, home, _say, drain, timing).run()
+    _say("stopped")
+
+
+def _say(line: str) -> None:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"{now} INFO daemon: {line}")
+
+
+def _exit(status: int) -> NoReturn:
+    """End without waiting for threads that wait for user code."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)

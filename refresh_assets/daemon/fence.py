@@ -1,0 +1,56 @@
+"""The fence: no connection of a leader's scheduler works in another leader's term.
+
+Dagster's storage opens a connection for each of its operations. Each takes an advisory lock, shared, for as long as it
+is open, and looks whose term it is. Who begins a term ends the sessions that hold that lock and takes it alone
+meanwhile: so what an earlier leader writes is written before, or never, however long that leader was frozen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
+
+from refresh_assets.daemon.guard import end_at_once
+from refresh_assets.postgres.queries import queries
+
+_FENCE = queries("refresh_assets.daemon", "sql/fence.sql")
+
+
+class Fence:
+    """Stands before every connection that SQLAlchemy opens in this process, once it is installed."""
+
+    def __init__(self, lost: Callable[[str], object] = end_at_once) -> None:
+        self._lost = lost
+        self._term: int | None = None
+        self._ended_by: int | None = None
+
+    def install(self) -> None:
+        event.listen(Pool, "connect", self._enter)
+
+    def begin(self, term: int) -> None:
+        """From now on let connections work in this term only."""
+        self._term = term
+
+    def end(self) -> None:
+        """From now on let no thread but the present one open a connection."""
+        self._ended_by = threading.get_ident()
+        self._term = None
+
+    def _enter(self, connection: Any, _record: object) -> None:
+        if self._ended_by is not None and self._ended_by != threading.get_ident():
+            # Ends the thread, and nothing else, without a word.
+            raise SystemExit
+        if self._term is None:
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(_FENCE["enter"].as_string(None))
+            (term,) = cursor.fetchone()
+        # The lock is the session's and stays.
+        connection.commit()
+        if term != self._term:
+            self._lost(f"term {self._term} of this leader is over, another leads")
+            raise SystemExit
