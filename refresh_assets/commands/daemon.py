@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from refresh_assets.errors import RefreshError
+
+if TYPE_CHECKING:
+    from refresh_assets.daemon.timing import Timing
 
 
 @click.command()
@@ -25,8 +29,15 @@ from refresh_assets.errors import RefreshError
 )
 def daemon(files: tuple[Path, ...]) -> NoReturn:
     """Take part in running schedules, sensors and the queue: of all that are started, on any host, one leads."""
+    from refresh_assets.daemon.timing import Timing
+
+    serve(files, Timing())
+
+
+def serve(files: Sequence[Path], timing: Timing) -> NoReturn:
+    """Take part until a signal asks to stop, and end the process: status 0 after that, 1 where it could not go on."""
     try:
-        _run(files)
+        _run(files, timing)
     except RefreshError as error:
         from refresh_assets.secrets import masked
 
@@ -36,18 +47,17 @@ def daemon(files: tuple[Path, ...]) -> NoReturn:
     _exit(0)
 
 
-def _run(files: tuple[Path, ...]) -> None:
+def _run(files: Sequence[Path], timing: Timing) -> None:
     from refresh_assets.alerts.settings import read_alerts
     from refresh_assets.commands.quiet import quiet
     from refresh_assets.daemon.settings import read_drain
     from refresh_assets.daemon.supervise import Daemon
-    from refresh_assets.daemon.timing import Timing
     from refresh_assets.instance import prepare_home
     from refresh_assets.settings import read_home
     from refresh_assets.stopping import Stopping
 
     quiet()
-    home, drain, timing = read_home(), read_drain(), Timing()
+    home, drain = read_home(), read_drain()
     # Read for its errors, before it is needed.
     read_alerts()
     if not os.environ.get("DAGSTER_HOME", "").strip():

@@ -41,6 +41,16 @@ class Participant:
     leads: bool
 
 
+@dataclass(frozen=True)
+class Term:
+    """One leader's time; `ended_at` is None unless it gave the lease up itself."""
+
+    host: str
+    pid: int
+    began_at: datetime
+    ended_at: datetime | None
+
+
 class Register:
     """The entry of this process, kept fresh by a thread. Its troubles are nobody's: the lease has its own session."""
 
@@ -164,6 +174,12 @@ def participants(conn: Connection) -> list[Participant]:
     """Return who takes part at present, the leader first."""
     rows: Any = conn.execute(_REGISTER["participants"]).fetchall()
     return [Participant(*row) for row in rows]
+
+
+def last_term(conn: Connection) -> Term | None:
+    """Return the newest term."""
+    row: Any = conn.execute(_REGISTER["last_term"]).fetchone()
+    return Term(*row) if row else None
 
 
 def _create(conn: Connection) -> None:

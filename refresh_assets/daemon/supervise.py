@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -54,8 +54,8 @@ class Daemon:
     home: Path
     echo: Callable[[str], None]
     drain: float
-    timing: Timing = Timing()  # noqa: RUF009
-    env: Env = os.environ
+    timing: Timing = field(default_factory=Timing)
+    env: Env = field(default_factory=lambda: os.environ)
 
     def __post_init__(self) -> None:
         self.fence = Fence()
