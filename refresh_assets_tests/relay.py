@@ -60,7 +60,7 @@ from refresh_assets.commands.daemon import serve
 from refresh_assets.daemon.timing import Timing
 serve([pathlib.Path(sys.argv[1])], Timing(**json.loads(sys.argv[2])))
 """
-SLOTS = "SELECT value, count(*) FROM dagster.run_tags WHERE key = 'dagster/scheduled_execution_time' GROUP BY 1"
+SLOTS = "SELECT value, count(*) FROM dagster.run_tags WHERE key = '.dagster/scheduled_execution_time' GROUP BY 1"
 LEADER = """
     SELECT pid FROM refresh_daemon.participant AS known
     WHERE state = 'leader' AND EXISTS (

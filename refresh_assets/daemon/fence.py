@@ -42,6 +42,7 @@ class Fence:
 
     def _enter(self, connection: Any, _record: object) -> None:
         if self._ended_by is not None and self._ended_by != threading.get_ident():
+            connection.close()
             # Ends the thread, and nothing else, without a word.
             raise SystemExit
         if self._term is None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import psycopg
 
+from refresh_assets.alerts.delivery import deliver
 from refresh_assets.alerts.heartbeat import host_name
 from refresh_assets.alerts.outbox import Alert, connect_outbox, record
 from refresh_assets.alerts.ping import ping
 from refresh_assets.alerts.settings import read_alerts, read_ping_url
-from refresh_assets.alerts.smtp import send_now
+from refresh_assets.alerts.smtp import Mailer, send_now
 from refresh_assets.alerts.text import Facts, failure_text, instant
 from refresh_assets.daemon.clock import elapsed
 from refresh_assets.daemon.timing import Timing
@@ -141,7 +142,7 @@ class Outage:
         self._echo("told by mail that the database is gone")
 
     def _recovered(self, spell: Spell) -> None:
-        """Owe the mail, as any other, now that there is an outbox."""
+        """Owe the mail as any other, now that there is an outbox again, and send it."""
         if spell.told:
             now = datetime.now(timezone.utc)
             what = f"{host_name()} reaches it again since {instant(now, read_timezone(self._env))}."
@@ -149,6 +150,9 @@ class Outage:
             try:
                 with connect_outbox(self._env) as conn:
                     record(conn, alert, self._env)
+                    settings = read_alerts(self._env)
+                    if settings is not None:
+                        deliver(conn, Mailer(settings, self._env))
             except (RefreshError, psycopg.Error):
                 self._again_at = elapsed() + self._timing.again
                 return
