@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,15 +112,17 @@ class Relay:
     admin: psycopg.Connection[Any]
     runners: list[Runner] = field(default_factory=list)
 
-    def start(self, host: str, *, shortened: dict[str, float] | None = None, **env: str) -> Runner:
-        """Start a daemon as on a host of that name."""
+    def start(
+        self, host: str, *, shortened: dict[str, float] | None = None, within: Sequence[str] = (), **env: str
+    ) -> Runner:
+        """Start a daemon as on a host of that name; `within` is a command that runs it."""
         home = self.folder / host
         workspace = self.folder / "workspace.yaml"
         command = [sys.executable, "-m", "refresh_assets.cli", "daemon", "-w", str(workspace)]
         if shortened:
             command = [sys.executable, "-c", COMMAND, str(workspace), json.dumps(shortened)]
         process = subprocess.Popen(
-            command,
+            [*within, *command],
             env={**self.env, "REFRESH_HOME": str(home), "DAGSTER_HOME": str(prepare_home(home)), **env},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -132,6 +134,11 @@ class Relay:
         runner = Runner(process)
         self.runners.append(runner)
         return runner
+
+    def reconnect(self) -> None:
+        """Connect anew, after the server was away."""
+        self.admin.close()
+        self.admin = connect(read_postgres(self.env), "test admin")
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.admin.execute(query).fetchall()
@@ -187,12 +194,12 @@ def relay_on(database: dict[str, str], folder: Path) -> Iterator[Relay]:
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "PYTHONUNBUFFERED": "1",
     }
-    with connect(read_postgres(env), "test admin") as admin:
-        relay = Relay(folder, env, admin)
-        try:
-            yield relay
-        finally:
-            relay.stop()
+    relay = Relay(folder, env, connect(read_postgres(env), "test admin"))
+    try:
+        yield relay
+    finally:
+        relay.stop()
+        relay.admin.close()
 
 
 @pytest.fixture

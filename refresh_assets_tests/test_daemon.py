@@ -74,7 +74,8 @@ def test_a_leader_whose_line_goes_dead_ends_itself_and_the_standby_leads_in_time
         began = time.monotonic()
         assert leader.ended(FROZEN) == LOST
         assert time.monotonic() - began < KILLED
-        assert relay.leads(standby, FROZEN) + time.monotonic() - began < FROZEN
+        relay.leads(standby, FROZEN)
+        assert time.monotonic() - began < FROZEN
 
 
 def test_a_stopping_leader_lets_runs_finish_and_names_those_that_it_leaves(relay: Relay) -> None:
@@ -102,9 +103,10 @@ def test_status_shows_leader_standby_and_last_tick(relay: Relay, shop: Shop) -> 
     assert found["daemon"]["leader"]["pid"] == leader.pid
     assert [one["pid"] for one in found["daemon"]["standbys"]] == [standby.pid]
     assert found["daemon"]["last_tick"]["name"] in {"asked", "every_minute"}
-    for runner in (standby, leader):
-        runner.send(signal.SIGKILL)
-        runner.ended()
+    standby.send(signal.SIGTERM)
+    assert standby.ended() == 0
+    leader.send(signal.SIGKILL)
+    leader.ended()
     code, out, _err = shop.run("status", DAGSTER_HOME=None)
     assert code == 1
     assert f"pid {leader.pid}, led last and did not hand over" in out
@@ -135,10 +137,7 @@ def test_that_the_database_is_gone_is_mailed_once_and_its_return_too(open_folder
             assert "Nothing is refreshed meanwhile" in mailserver.mails[0].text()
             time.sleep(2)
             server = embedded.start(open_folder / "outage", settings={"fsync": "off"})
-            relay.admin.close()
-            relay.admin = relay.admin.__class__.connect(
-                relay.admin.info.dsn, password=database["PGPASSWORD"], autocommit=True
-            )
+            relay.reconnect()
             relay.wait(lambda: relay.leader() in {standby.pid, again.pid})
             relay.wait(lambda: len(mailserver.mails) > 1)
             assert subjects(mailserver.mails)[1:] == ["[refresh] database recovered"]

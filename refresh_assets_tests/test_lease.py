@@ -152,9 +152,7 @@ def test_a_busy_pooler_is_refused_too(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
-def test_pgbouncer_is_refused_unless_it_pools_by_the_session(
-    env: dict[str, str], open_folder: Path, mode: str
-) -> None:
+def test_pgbouncer_is_refused_unless_it_pools_by_the_session(env: dict[str, str], open_folder: Path, mode: str) -> None:
     program = shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     assert program, "this test needs PgBouncer (Debian: apt install pgbouncer)"
     folder = open_folder / f"pgbouncer-{mode}"
@@ -390,4 +388,3 @@ def test_a_daemon_behind_a_pooler_ends_with_a_message(shop: Shop) -> None:
 def _listens(port: int) -> bool:
     with socket.socket() as sock:
         return sock.connect_ex(("127.0.0.1", port)) == 0
-

@@ -1,4 +1,4 @@
-"""What can stand between us and a database: a line that goes dead, and a pooler that lends sessions by the transaction."""
+"""What can stand between us and a database: a line that goes dead, a pooler that lends sessions by the transaction."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Client(socketserver.BaseRequestHandler):
         session = self.server.borrow()
         # libpq has logged in; the conversation goes on over its socket.
         with socket.socket(fileno=os.dup(session.fileno())) as server:
-            server.setblocking(True)  # noqa: FBT003
+            server.setblocking(True)
             while True:
                 server.sendall(asked)
                 if self._answered(server) == _IDLE:

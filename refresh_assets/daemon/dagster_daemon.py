@@ -12,6 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 import sqlalchemy.exc
+from dagster._core.launcher.base import LaunchRunContext
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._daemon.controller import DagsterDaemonController, create_daemons_from_instance
 from dagster._utils.log import configure_loggers
@@ -27,6 +28,7 @@ from refresh_assets.settings import Env
 from refresh_assets.stopping import Stopping
 
 _LOOK = 0.1
+_MOMENT = 0.01
 _ACTIVE = [
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
@@ -35,6 +37,27 @@ _ACTIVE = [
 # What starts runs: it ends between two of them.
 _STARTS_RUNS = "dagster-daemon-QUEUED_RUN_COORDINATOR"
 _CLOSING = 2.0
+
+
+class Launches:
+    """The threads that are launching a run."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def watch(self, instance: dg.DagsterInstance) -> None:
+        """Keep account of the instance's launches."""
+        launcher = instance.run_launcher
+        launch = launcher.launch_run
+
+        def launch_run(context: LaunchRunContext) -> None:
+            self.threads.add(threading.get_ident())
+            try:
+                launch(context)
+            finally:
+                self.threads.discard(threading.get_ident())
+
+        launcher.launch_run = launch_run  # type: ignore[method-assign]
 
 
 class DagsterDaemon:
@@ -52,6 +75,7 @@ class DagsterDaemon:
         self._workspace: Workspace | None = None
         self._ending: threading.Thread | None = None
         self._controller: DagsterDaemonController | None = None
+        self._launches = Launches()
 
     def prepare(self) -> None:
         """Open the instance and load the code. Raises RefreshError where Dagster's storage cannot be had."""
@@ -68,6 +92,7 @@ class DagsterDaemon:
         if instance is None or workspace is None:
             raise AssertionError("it is prepared first")
         workspace.lead()
+        self._launches.watch(instance)
         daemons = [self._stack.enter_context(daemon) for daemon in create_daemons_from_instance(instance)]
         self._controller = self._stack.enter_context(
             DagsterDaemonController(workspace.context, daemons, grpc_server_registry=workspace.registry)
@@ -78,15 +103,21 @@ class DagsterDaemon:
         except Exception as error:
             raise RefreshError(f"Dagster's daemon ended by itself: {masked(error)}; its log says why") from error
 
-    def hush(self, seconds: float) -> None:
-        """Let all threads of the daemon end; those that do not within a moment end at the fence."""
+    def hush(self, seconds: float) -> set[int]:
+        """Let all threads of the daemon end; those that do not by themselves end at the fence.
+
+        A run that was taken from the queue is launched first: nobody else would. Returns the threads in the midst of
+        a launch, which takes as long as a process takes to start.
+        """
         if self._workspace is not None:
             self._workspace.stop()
         self._ending = threading.Thread(target=self._stack.close, name="daemon's end", daemon=True)
         self._ending.start()
-        for thread in threading.enumerate():
-            if thread.name == _STARTS_RUNS:
-                thread.join(seconds)
+        deadline = time.monotonic() + seconds
+        for thread in [thread for thread in threading.enumerate() if thread.name == _STARTS_RUNS]:
+            while thread.is_alive() and thread.ident not in self._launches.threads and time.monotonic() < deadline:
+                thread.join(_MOMENT)
+        return set(self._launches.threads)
 
     def drain(self, seconds: float, stopping: Stopping) -> Sequence[str]:
         """Wait until the runs that were started from here have ended; name those that have not."""

@@ -8,7 +8,7 @@ meanwhile: so what an earlier leader writes is written before, or never, however
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import event
@@ -26,7 +26,7 @@ class Fence:
     def __init__(self, lost: Callable[[str], object] = end_at_once) -> None:
         self._lost = lost
         self._term: int | None = None
-        self._ended_by: int | None = None
+        self._allowed: set[int] | None = None
 
     def install(self) -> None:
         event.listen(Pool, "connect", self._enter)
@@ -35,23 +35,27 @@ class Fence:
         """From now on let connections work in this term only."""
         self._term = term
 
-    def end(self) -> None:
-        """From now on let no thread but the present one open a connection."""
-        self._ended_by = threading.get_ident()
+    def end(self, allowed: Iterable[int] = ()) -> None:
+        """From now on let no threads but the present one and those allowed open a connection."""
+        self._allowed = {threading.get_ident(), *allowed}
         self._term = None
 
     def _enter(self, connection: Any, _record: object) -> None:
-        if self._ended_by is not None and self._ended_by != threading.get_ident():
+        if self._allowed is not None and threading.get_ident() not in self._allowed:
             connection.close()
             # Ends the thread, and nothing else, without a word.
             raise SystemExit
-        if self._term is None:
+        # Another thread may end the term at any moment.
+        mine = self._term
+        if mine is None:
             return
         with connection.cursor() as cursor:
             cursor.execute(_FENCE["enter"].as_string(None))
             (term,) = cursor.fetchone()
         # The lock is the session's and stays.
         connection.commit()
-        if term != self._term:
-            self._lost(f"term {self._term} of this leader is over, another leads")
+        if term != mine:
+            connection.close()
+            if self._allowed is None:
+                self._lost(f"term {mine} of this leader is over, another leads")
             raise SystemExit

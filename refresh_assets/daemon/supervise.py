@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +34,8 @@ class Work(Protocol):
     def lead(self, stopping: Stopping) -> None:
         """Work until the end is wished for. Raises where the work came to an end by itself."""
 
-    def hush(self, seconds: float) -> None:
-        """Begin nothing new any more; return when what was being started has started, or after that time."""
+    def hush(self, seconds: float) -> set[int]:
+        """Begin nothing new any more; return, after that time at most, the threads that see to what they began."""
 
     def drain(self, seconds: float, stopping: Stopping) -> Sequence[str]:
         """Wait for what runs, so long at most or until haste is wished for; return in words what is left running."""
@@ -142,12 +141,13 @@ class Daemon:
 
     def _hand_over(self, lease: Lease, register: Register, guard: Guard, term: int) -> None:
         """Give the lease up, so that a standby leads within a second."""
-        self.work.hush(self.timing.handover)
+        launching = self.work.hush(self.timing.handover)
         register.enter("stopping", None)
-        self.fence.end()
-        with contextlib.suppress(RefreshError, psycopg.Error):
-            # Where this fails, the next leader waits its grace.
+        self.fence.end(launching)
+        try:
             register.end_term(term)
+        except (RefreshError, psycopg.Error) as error:
+            self.echo(f"the next leader will wait, for this could not be written down: {masked(error, self.env)}")
         guard.stop()
         lease.release()
         self.echo("the lease is given up")
