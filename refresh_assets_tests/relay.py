@@ -53,9 +53,11 @@ WORKSPACE = """
 load_from:
   - python_file: {relative_path: minutely.py, location_name: minutely}
 """
-# The command, with some of its bounds shortened.
+# The command, with some of its bounds shortened, and with another clock.
 COMMAND = """
-import json, pathlib, sys
+import json, pathlib, sys, time
+clock, ahead = time.time, float(sys.argv[3])
+time.time = lambda: clock() + ahead
 from refresh_assets.commands.daemon import serve
 from refresh_assets.daemon.timing import Timing
 serve([pathlib.Path(sys.argv[1])], Timing(**json.loads(sys.argv[2])))
@@ -113,14 +115,20 @@ class Relay:
     runners: list[Runner] = field(default_factory=list)
 
     def start(
-        self, host: str, *, shortened: dict[str, float] | None = None, within: Sequence[str] = (), **env: str
+        self,
+        host: str,
+        *,
+        shortened: dict[str, float] | None = None,
+        within: Sequence[str] = (),
+        ahead: float = 0,
+        **env: str,
     ) -> Runner:
-        """Start a daemon as on a host of that name; `within` is a command that runs it."""
+        """Start a daemon as on a host of that name; `within` is a command that runs it, `ahead` its clock's error."""
         home = self.folder / host
         workspace = self.folder / "workspace.yaml"
         command = [sys.executable, "-m", "refresh_assets.cli", "daemon", "-w", str(workspace)]
-        if shortened:
-            command = [sys.executable, "-c", COMMAND, str(workspace), json.dumps(shortened)]
+        if shortened or ahead:
+            command = [sys.executable, "-c", COMMAND, str(workspace), json.dumps(shortened or {}), str(ahead)]
         process = subprocess.Popen(
             [*within, *command],
             env={**self.env, "REFRESH_HOME": str(home), "DAGSTER_HOME": str(prepare_home(home)), **env},

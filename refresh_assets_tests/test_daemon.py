@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -13,8 +12,8 @@ from refresh_assets.daemon.guard import LOST
 from refresh_assets.postgres import embedded
 from refresh_assets_tests.postgres_fixtures import new_database
 from refresh_assets_tests.relay import Relay, Runner, relay_on
-from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.smtp_server import Caught, catching
+from refresh_assets_tests.test_ping import watching
 from refresh_assets_tests.watchtower import mail_settings
 from refresh_assets_tests.wire import line_to
 
@@ -93,23 +92,14 @@ def test_a_stopping_leader_lets_runs_finish_and_names_those_that_it_leaves(relay
     relay.wait(lambda: relay.rows(f"SELECT status FROM dagster.runs WHERE run_id = '{run_id}'") == [("SUCCESS",)])
 
 
-def test_status_shows_leader_standby_and_last_tick(relay: Relay, shop: Shop) -> None:
-    leader, standby = pair(relay)
-    relay.wait(lambda: relay.rows("SELECT to_regclass('dagster.job_ticks')") != [(None,)])
-    relay.wait(lambda: relay.rows("SELECT count(*) FROM dagster.job_ticks") != [(0,)])
-    code, out, err = shop.run("status", "--json", DAGSTER_HOME=None)
-    found = json.loads(out)
-    assert (code, found["wrong"]) == (0, []), err
-    assert found["daemon"]["leader"]["pid"] == leader.pid
-    assert [one["pid"] for one in found["daemon"]["standbys"]] == [standby.pid]
-    assert found["daemon"]["last_tick"]["name"] in {"asked", "every_minute"}
-    standby.send(signal.SIGTERM)
-    assert standby.ended() == 0
-    leader.send(signal.SIGKILL)
-    leader.ended()
-    code, out, _err = shop.run("status", DAGSTER_HOME=None)
-    assert code == 1
-    assert f"pid {leader.pid}, led last and did not hand over" in out
+def test_a_host_with_a_wrong_clock_leads_only_where_nobody_else_does(relay: Relay) -> None:
+    wrong = relay.start("etl-1", ahead=3600, shortened={"second_choice": 6.0})
+    relay.stands_by(wrong)
+    assert "this host's clock is 3600 s ahead of the database's" in wrong.text
+    right = relay.start("etl-2")
+    relay.leads(right)
+    right.send(signal.SIGKILL)
+    assert relay.leads(wrong) > 6
 
 
 SHORTENED = {"outage": 1.0, "standby_outage": 20.0, "location": 2.0, "refresh": 3.0, "again": 2.0}
@@ -122,8 +112,13 @@ def subjects(mails: list[Caught]) -> list[str]:
 def test_that_the_database_is_gone_is_mailed_once_and_its_return_too(open_folder: Path, tmp_path: Path) -> None:
     server = embedded.start(open_folder / "outage", settings={"fsync": "off"})
     try:
-        with catching() as mailserver, new_database(server) as database, relay_on(database, tmp_path) as relay:
-            relay.env |= mail_settings(mailserver)
+        with (
+            watching() as watcher,
+            catching() as mailserver,
+            new_database(server) as database,
+            relay_on(database, tmp_path) as relay,
+        ):
+            relay.env |= {**mail_settings(mailserver), "ALERT_PING_URL": f"{watcher.base}/ping/1"}
             leader = relay.start("etl-1", shortened=SHORTENED)
             relay.leads(leader)
             standby = relay.start("etl-2", shortened=SHORTENED)
@@ -135,6 +130,7 @@ def test_that_the_database_is_gone_is_mailed_once_and_its_return_too(open_folder
             relay.wait(lambda: mailserver.mails)
             assert subjects(mailserver.mails)[0].startswith("[refresh] database is gone: no connection to the database")
             assert "Nothing is refreshed meanwhile" in mailserver.mails[0].text()
+            relay.wait(lambda: [path for _method, path, _body in watcher.seen] == ["/ping/1/fail"])
             time.sleep(2)
             server = embedded.start(open_folder / "outage", settings={"fsync": "off"})
             relay.reconnect()

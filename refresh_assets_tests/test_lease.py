@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool, Pool
 from refresh_assets.daemon.fence import Fence
 from refresh_assets.daemon.guard import LOST, Guard
 from refresh_assets.daemon.lease import Lease
-from refresh_assets.daemon.pooler import PoolerError
+from refresh_assets.daemon.refused import RefusedError
 from refresh_assets.daemon.register import Register, connect_register, last_term, participants
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.errors import RefreshError
@@ -125,7 +125,7 @@ def test_times_that_let_two_lead_are_refused() -> None:
 
 
 def test_a_pooler_that_lends_sessions_by_the_transaction_is_refused(env: dict[str, str]) -> None:
-    with transaction_pooler(env) as pooled, pytest.raises(PoolerError, match="by the transaction"):
+    with transaction_pooler(env) as pooled, pytest.raises(RefusedError, match="by the transaction"):
         Lease.open(pooled)
 
 
@@ -143,7 +143,7 @@ def test_a_busy_pooler_is_refused_too(env: dict[str, str]) -> None:
             for other in others:
                 other.start()
             for _attempt in range(5):
-                with pytest.raises(PoolerError):
+                with pytest.raises(RefusedError):
                     Lease.open(pooled)
         finally:
             done.set()
@@ -172,7 +172,7 @@ def test_pgbouncer_is_refused_unless_it_pools_by_the_session(env: dict[str, str]
         pooled = {**env, "PGHOST": "127.0.0.1", "PGPORT": str(port)}
         wait(lambda: _listens(port))
         if mode == "transaction":
-            with pytest.raises(PoolerError):
+            with pytest.raises(RefusedError):
                 Lease.open(pooled)
         else:
             lease = Lease.open(pooled)
@@ -380,9 +380,17 @@ def test_the_register_makes_its_tables_when_two_come_at_once(env: dict[str, str]
 def test_a_daemon_behind_a_pooler_ends_with_a_message(shop: Shop) -> None:
     with transaction_pooler(shop.env) as pooled:
         code, out, err = shop.run("daemon", **pooled)
-    assert (code, out) == (1, "")
+    assert code == 1
     assert "refresh-assets daemon: the database is reached through a pooler" in err
-    assert shop.env["PGPASSWORD"] not in err
+    assert shop.env["PGPASSWORD"] not in out + err
+
+
+@pytest.mark.slow
+def test_a_storage_in_another_database_than_the_lease_is_refused(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    code, _out, err = shop.run("daemon", DAGSTER_HOME=str(tmp_path), REFRESH_HOME=str(tmp_path / "home"))
+    assert code == 1
+    assert "is not in the database that the settings name" in err
 
 
 def _listens(port: int) -> bool:

@@ -46,6 +46,8 @@ def test_the_times_are_those_of_the_code() -> None:
         f"a standby mails after {timing.standby_outage / 60:g} min",
         f"mails after {timing.location:g} s",
         f"exit status {LOST}",
+        f"more than {timing.skew:g} s off the database's clock",
+        f"nobody else has for {timing.second_choice:g} s",
     ):
         assert words in said
     assert timing.ping == 1
@@ -56,6 +58,13 @@ def test_a_leader_that_was_killed_or_frozen_is_followed_in_the_promised_time() -
     timing = Timing()
     assert timing.poll + timing.grace < test_daemon.KILLED
     assert timing.ping + timing.lease + timing.poll + timing.grace < test_daemon.FROZEN
+
+
+def test_what_the_daemon_tells_is_told_within_five_minutes() -> None:
+    timing = Timing()
+    # Dagster waits for a code server's start for so long.
+    code_server = 180
+    assert max(timing.outage, timing.standby_outage, code_server + timing.location) < 300
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

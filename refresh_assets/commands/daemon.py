@@ -36,9 +36,11 @@ def daemon(files: tuple[Path, ...]) -> NoReturn:
 
 def serve(files: Sequence[Path], timing: Timing) -> NoReturn:
     """Take part until a signal asks to stop, and end the process: status 0 after that, 1 where it could not go on."""
+    import psycopg
+
     try:
         _run(files, timing)
-    except RefreshError as error:
+    except (RefreshError, psycopg.Error) as error:
         from refresh_assets.secrets import masked
 
         with contextlib.suppress(OSError):

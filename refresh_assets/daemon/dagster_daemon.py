@@ -16,9 +16,11 @@ from dagster._core.launcher.base import LaunchRunContext
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._daemon.controller import DagsterDaemonController, create_daemons_from_instance
 from dagster._utils.log import configure_loggers
+from dagster_postgres.run_storage import PostgresRunStorage
 from dagster_postgres.utils import DagsterPostgresException
 
 from refresh_assets.daemon.locations import Locations
+from refresh_assets.daemon.refused import RefusedError
 from refresh_assets.daemon.register import connect_register
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.daemon.workspace import Workspace
@@ -78,9 +80,13 @@ class DagsterDaemon:
         self._launches = Launches()
 
     def prepare(self) -> None:
-        """Open the instance and load the code. Raises RefreshError where Dagster's storage cannot be had."""
+        """Open the instance and load the code.
+
+        Raises RefreshError where Dagster's storage cannot be had, RefusedError where it is in another database.
+        """
         if self._instance is None:
             self._instance = self._open_instance()
+            _refuse_other_storage(self._instance)
         if self._workspace is None:
             configure_loggers(handler="default", formatter="colored", log_level="INFO")
             locations = Locations(self._timing, self._echo, self._env)
@@ -156,6 +162,20 @@ class DagsterDaemon:
         except (sqlalchemy.exc.SQLAlchemyError, DagsterPostgresException):
             return []
         return [run for run in runs if _socket_of(run) in sockets]
+
+
+def _refuse_other_storage(instance: dg.DagsterInstance) -> None:
+    """Look whether Dagster's storage is where the lease is. Raises RefusedError."""
+    storage, found = instance.run_storage, False
+    if isinstance(storage, PostgresRunStorage):
+        with storage.connect() as conn:
+            found = bool(conn.exec_driver_sql("SELECT to_regclass('refresh_daemon.term') IS NOT NULL").scalar())
+    if not found:
+        raise RefusedError(
+            "the storage of the Dagster instance in DAGSTER_HOME is not in the database that the settings name, where "
+            "the lease is, which then protects nothing. Let DAGSTER_POSTGRES_URL name that database, or unset "
+            "DAGSTER_HOME for the project's own instance"
+        )
 
 
 def _socket_of(run: dg.DagsterRun) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any
 
 import psycopg
@@ -41,10 +42,12 @@ class Lease:
             conn.execute(_LEASE["idle_session"], milliseconds)
         self.pid = int(self._one("pid"))
         """The process of the server that serves this session."""
+        self.skew = time.time() - float(self._one("clock"))
+        """Seconds that this host's clock is ahead of the server's."""
 
     @classmethod
     def open(cls, env: Env = os.environ, timing: Timing = Timing(), *, in_transaction: bool | None = None) -> Lease:  # noqa: B008
-        """Connect. Raises PoolerError, SettingsError, and RefreshError where the server cannot be reached.
+        """Connect. Raises RefusedError behind a pooler, RefreshError where the server cannot be reached, SettingsError.
 
         A server before PostgreSQL 14 has no time-out for idle sessions; there the session stays in a transaction,
         renewed with every ping, for which all have one. `in_transaction` asks for that way on any server.
@@ -64,6 +67,11 @@ class Lease:
         """Try to get the lease. Raises psycopg.Error where the session is gone."""
         self._renew()
         return bool(self._one("try"))
+
+    def is_free(self) -> bool:
+        """Tell whether nobody holds the lease. Raises psycopg.Error where the session is gone."""
+        self._renew()
+        return bool(self._one("is_free"))
 
     def ping(self) -> bool:
         """Tell whether this very session holds the lease. Raises psycopg.Error where it is gone."""

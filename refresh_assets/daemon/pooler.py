@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from refresh_assets.errors import RefreshError
+from refresh_assets.daemon.refused import RefusedError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 
@@ -14,19 +14,15 @@ _ROUNDS = 3
 _LEASE = queries("refresh_assets.daemon", "sql/lease.sql")
 
 
-class PoolerError(RefreshError):
-    """The database is reached through a pooler that does not keep sessions."""
-
-
 def refuse_pooler(conn: Connection, connect: Callable[[], Connection]) -> None:
-    """Look whether a connection has a session of the server to itself. Raises PoolerError.
+    """Look whether a connection has a session of the server to itself. Raises RefusedError.
 
     A second connection holds a transaction open meanwhile: a pooler gives it the session that the first one had before,
     or gives the first one another.
     """
     with connect() as other:
         if not all(_keeps_its_session(conn, other) for _round in range(_ROUNDS)):
-            raise PoolerError(
+            raise RefusedError(
                 "the database is reached through a pooler that lends sessions by the transaction (PgBouncer's "
                 "pool_mode transaction or statement): the daemon's lease needs a session of its own. Let PGHOST and "
                 "PGPORT, or DAGSTER_POSTGRES_URL, lead to the server itself, or to a pool with pool_mode session"

@@ -170,6 +170,12 @@ def connect_register(env: Env = os.environ) -> Connection:
     return conn
 
 
+def exists(conn: Connection) -> bool:
+    """Tell whether a daemon ever took part here."""
+    row = conn.execute(_REGISTER["absent"]).fetchone()
+    return bool(row and not row[1])
+
+
 def participants(conn: Connection) -> list[Participant]:
     """Return who takes part at present, the leader first."""
     rows: Any = conn.execute(_REGISTER["participants"]).fetchall()

@@ -7,15 +7,18 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
-from refresh_assets.daemon.register import connect_register, last_term, participants
+from refresh_assets.alerts.storage import connect_storage
+from refresh_assets.daemon.register import exists, last_term, participants
 from refresh_assets.daemon.status import Daemons, Tick
 from refresh_assets.settings import Env, read_timezone
 
 
 def daemons(instance: dg.DagsterInstance, now: datetime, env: Env = os.environ) -> Daemons:
     """Return who takes part at `now` by the database's clock. Raises SettingsError, RefreshError and psycopg.Error."""
-    with connect_register(env) as conn:
-        return Daemons(now, participants(conn), last_term(conn), _last_tick(instance), read_timezone(env))
+    # Whoever only looks need not have the right to create.
+    with connect_storage(env) as conn:
+        found, term = (participants(conn), last_term(conn)) if exists(conn) else ([], None)
+    return Daemons(now, found, term, _last_tick(instance), read_timezone(env))
 
 
 def _last_tick(instance: dg.DagsterInstance) -> Tick | None:

@@ -10,11 +10,13 @@ from typing import Protocol
 
 import psycopg
 
+from refresh_assets.alerts.heartbeat import host_name
+from refresh_assets.daemon.clock import elapsed
 from refresh_assets.daemon.fence import Fence
 from refresh_assets.daemon.guard import Guard
 from refresh_assets.daemon.lease import Lease
 from refresh_assets.daemon.outage import Outage
-from refresh_assets.daemon.pooler import PoolerError
+from refresh_assets.daemon.refused import RefusedError
 from refresh_assets.daemon.register import Register
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.errors import RefreshError
@@ -29,7 +31,7 @@ class Work(Protocol):
     """What a leader does; every process is ready for it beforehand."""
 
     def prepare(self) -> None:
-        """Get ready; raises RefreshError where it cannot for good, psycopg.Error where the database is away."""
+        """Get ready. Raises RefusedError where it never will, RefreshError or psycopg.Error where it may later."""
 
     def lead(self, stopping: Stopping) -> None:
         """Work until the end is wished for. Raises where the work came to an end by itself."""
@@ -63,8 +65,9 @@ class Daemon:
     def run(self) -> None:
         """Take part until the end is wished for.
 
-        Raises SettingsError, PoolerError, and whatever ended the work by itself. A lost lease ends the process.
+        Raises SettingsError, RefusedError, and whatever ended the work by itself. A lost lease ends the process.
         """
+        self.echo(f"taking part as {host_name()}, pid {os.getpid()}")
         self.fence.install()
         self.outage.start()
         try:
@@ -80,6 +83,7 @@ class Daemon:
         """Return the lease once it is ours, None where the end is wished for; outlast the database's absence."""
         lease: Lease | None = None
         prepared = announced = False
+        choice = _Choice(self.timing, self.echo)
         while not self.stopping.requested:
             try:
                 if not prepared:
@@ -90,12 +94,12 @@ class Daemon:
                     self.work.prepare()
                     prepared = True
                 lease = lease or Lease.open(self.env, self.timing)
-                if lease.try_lock():
+                if choice.may_try(lease) and lease.try_lock():
                     self.outage.answered(standby=False)
                     self.outage.rest()
                     return lease
                 self.outage.answered(standby=True)
-            except (SettingsError, PoolerError):
+            except (SettingsError, RefusedError):
                 raise
             except (RefreshError, psycopg.Error) as error:
                 self.outage.failed(masked(error, self.env))
@@ -107,7 +111,7 @@ class Daemon:
             register.enter("standby", lease.pid)
             if not announced:
                 announced = True
-                self.echo("standing by: another process leads")
+                self.echo("standing by")
             self.stopping.wait(self.timing.poll)
         _close(lease)
         return None
@@ -151,6 +155,31 @@ class Daemon:
         guard.stop()
         lease.release()
         self.echo("the lease is given up")
+
+
+class _Choice:
+    """Keeps a host with a wrong clock from leading while another one may."""
+
+    def __init__(self, timing: Timing, echo: Callable[[str], None]) -> None:
+        self._timing = timing
+        self._echo = echo
+        self._told = False
+        self._free_since: float | None = None
+
+    def may_try(self, lease: Lease) -> bool:
+        if abs(lease.skew) <= self._timing.skew:
+            return True
+        if not self._told:
+            self._told = True
+            self._echo(
+                f"this host's clock is {abs(lease.skew):.0f} s {'ahead of' if lease.skew > 0 else 'behind'} the "
+                f"database's: it leads only where nobody else does for {self._timing.second_choice:g} s; set it right"
+            )
+        if not lease.is_free():
+            self._free_since = None
+            return False
+        self._free_since = self._free_since or elapsed()
+        return elapsed() - self._free_since >= self._timing.second_choice
 
 
 def _close(lease: Lease | None) -> None:

@@ -19,6 +19,10 @@ class Timing:
     """Which a new leader waits where the last one did not hand over, for that one to have ended itself."""
     poll: float = 0.25
     """Between two tries of a standby."""
+    skew: float = 5.0
+    """That a host's clock may differ from the server's: slots fall due by the leader's clock."""
+    second_choice: float = 30.0
+    """That nobody leads, before a host leads whose clock differs by more."""
     beat: float = 5.0
     """Between two signs of life in the table of participants."""
     takeover: float = 10.0

@@ -26,6 +26,22 @@ SELECT set_config('idle_session_timeout', %(lease)s, false)
 -- name: try
 SELECT pg_try_advisory_lock(hashtext('refresh:daemon'), 1)
 
+-- name: clock
+SELECT extract(epoch FROM clock_timestamp())
+
+-- name: is_free
+SELECT NOT EXISTS (
+    SELECT
+    FROM pg_locks
+    WHERE
+        locktype = 'advisory'
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid::bigint = (hashtext('refresh:daemon')::bigint & 4294967295)
+        AND objid = 1
+        AND objsubid = 2
+        AND granted
+)
+
 -- name: unlock
 SELECT pg_advisory_unlock(hashtext('refresh:daemon'), 1)
 
