@@ -13,7 +13,7 @@ from dagster._core.scheduler.instigation import InstigatorStatus, TickStatus
 
 from refresh_assets.daemon.lease import Lease
 from refresh_assets.daemon.register import Participant, Register, State, Term
-from refresh_assets.daemon.standing import daemons
+from refresh_assets.daemon.standing import last_tick
 from refresh_assets.daemon.status import Daemons, Tick
 from refresh_assets.daemon.timing import Timing
 from refresh_assets_tests.test_alerts_waiting import schedule_state, ticked
@@ -57,11 +57,11 @@ def test_a_leader_that_is_gone_without_a_successor_is_wrong_unless_it_handed_ove
 
 
 def test_the_last_tick_is_the_newest_of_all_schedules_and_sensors(tower: Watchtower) -> None:
-    assert daemons(tower.instance, NOW).last_tick is None
+    assert last_tick(tower.instance) is None
     for name, hour in (("nightly", 3), ("hourly", 8)):
         state = schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE, name)
         ticked(tower, state, TickStatus.SUCCESS, timestamp=NOW.replace(hour=hour).timestamp())
-    assert daemons(tower.instance, NOW).last_tick == Tick("hourly", NOW)
+    assert last_tick(tower.instance) == Tick("hourly", NOW)
 
 
 @pytest.fixture

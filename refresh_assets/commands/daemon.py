@@ -50,7 +50,7 @@ def serve(files: Sequence[Path], timing: Timing) -> NoReturn:
 
 
 def _run(files: Sequence[Path], timing: Timing) -> None:
-    from refresh_assets.alerts.settings import read_alerts
+    from refresh_assets.alerts.problems import alert_problems
     from refresh_assets.commands.quiet import quiet
     from refresh_assets.daemon.settings import read_drain
     from refresh_assets.daemon.supervise import Daemon
@@ -60,8 +60,8 @@ def _run(files: Sequence[Path], timing: Timing) -> None:
 
     quiet()
     home, drain = read_home(), read_drain()
-    # Read for its errors, before it is needed.
-    read_alerts()
+    for problem in alert_problems():
+        _say(problem)
     if not os.environ.get("DAGSTER_HOME", "").strip():
         os.environ["DAGSTER_HOME"] = str(prepare_home(home))
     stopping = Stopping()

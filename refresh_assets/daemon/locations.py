@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from refresh_assets.alerts.delivery import deliver
-from refresh_assets.alerts.heartbeat import host_name
+from refresh_assets.alerts.direct import alert_of
 from refresh_assets.alerts.memory import Memory
-from refresh_assets.alerts.outbox import Alert, connect_outbox, record
+from refresh_assets.alerts.outbox import connect_outbox, record
 from refresh_assets.alerts.ping import ping
-from refresh_assets.alerts.settings import read_alerts, read_ping_url
+from refresh_assets.alerts.settings import ping_url_of, usable_mail
 from refresh_assets.alerts.smtp import Mailer
-from refresh_assets.alerts.text import Facts, failure_text
+from refresh_assets.alerts.text import Facts
 from refresh_assets.daemon.clock import elapsed
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.secrets import mask
-from refresh_assets.settings import Env, read_timezone
+from refresh_assets.settings import Env, Reader, read_timezone
 
 _SPELL = "unloaded"
 _PING_EVERY = 60.0
@@ -69,10 +69,9 @@ class Locations:
             reason=mask(error, self._env),
             since=began,
             advice="Mend what the reason says; loading is tried again every minute.",
-            host=host_name(),
             timezone=read_timezone(self._env),
         )
-        record(conn, self._alert(f"location:{name}:{began.isoformat()}", "location", facts), self._env)
+        record(conn, alert_of(f"location:{name}:{began.isoformat()}", "location", facts, self._env), self._env)
         self._echo(f"the code location {name} does not load")
 
     def _recovered(self, conn: Connection, memory: Memory, name: str) -> None:
@@ -82,26 +81,22 @@ class Locations:
             happened="recovered",
             what="It loads again.",
             since=began,
-            host=host_name(),
             timezone=read_timezone(self._env),
         )
-        alert = self._alert(f"location:{name}:{began.isoformat()}:recovered", "recovered", facts)
+        alert = alert_of(f"location:{name}:{began.isoformat()}:recovered", "recovered", facts, self._env)
         with conn.transaction():
             record(conn, alert, self._env)
             memory.end(_SPELL, [name])
         self._echo(f"the code location {name} loads again")
 
-    def _alert(self, key: str, kind: str, facts: Facts) -> Alert:
-        return Alert(key, kind, facts.about, *failure_text(facts, self._env))
-
     def _deliver(self, conn: Connection) -> None:
         self._again_at = elapsed() + self._timing.again
-        settings = read_alerts(self._env)
+        settings, _wrong = usable_mail(self._env)
         if settings is not None:
             deliver(conn, Mailer(settings, self._env))
 
     def _ping(self, errors: Mapping[str, str], late: list[str]) -> None:
-        url = read_ping_url(self._env)
+        url = ping_url_of(Reader(self._env))
         if url and late and elapsed() > self._ping_at:
             self._ping_at = elapsed() + _PING_EVERY
             ping(url, "fail", "\n".join(f"{name} does not load: {errors[name]}" for name in late), self._env)

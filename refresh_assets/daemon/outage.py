@@ -14,17 +14,18 @@ from pathlib import Path
 import psycopg
 
 from refresh_assets.alerts.delivery import deliver
+from refresh_assets.alerts.direct import alert_of
 from refresh_assets.alerts.heartbeat import host_name
 from refresh_assets.alerts.outbox import Alert, connect_outbox, record
 from refresh_assets.alerts.ping import ping
-from refresh_assets.alerts.settings import read_alerts, read_ping_url
+from refresh_assets.alerts.settings import ping_url_of, usable_mail
 from refresh_assets.alerts.smtp import Mailer, send_now
-from refresh_assets.alerts.text import Facts, failure_text, instant
+from refresh_assets.alerts.text import Facts, instant
 from refresh_assets.daemon.clock import elapsed
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.errors import RefreshError
 from refresh_assets.secrets import mask
-from refresh_assets.settings import Env, read_timezone
+from refresh_assets.settings import Env, Reader, read_timezone
 
 _STEP = 0.2
 _PING_EVERY = 60.0
@@ -116,13 +117,13 @@ class Outage:
             _write(self._file, self._spell)
 
     def _ping_fail(self) -> None:
-        url = read_ping_url(self._env)
+        url = ping_url_of(Reader(self._env))
         problem = ping(url, "fail", f"{_what()}: {self._reason}", self._env) if url else None
         if problem is not None:
             self._echo(problem)
 
     def _tell(self, spell: Spell) -> None:
-        settings = read_alerts(self._env)
+        settings, _wrong = usable_mail(self._env)
         # Nobody to tell it to: the log has it.
         spell.told = True
         if settings is None:
@@ -150,7 +151,7 @@ class Outage:
             try:
                 with connect_outbox(self._env) as conn:
                     record(conn, alert, self._env)
-                    settings = read_alerts(self._env)
+                    settings, _wrong = usable_mail(self._env)
                     if settings is not None:
                         deliver(conn, Mailer(settings, self._env))
             except (RefreshError, psycopg.Error):
@@ -168,7 +169,6 @@ class Outage:
             reason=reason,
             since=spell.since,
             advice=advice,
-            host=host_name(),
             timezone=read_timezone(self._env),
         )
 
@@ -179,7 +179,7 @@ def _what() -> str:
 
 def _alert(kind: str, facts: Facts, spell: Spell, env: Env) -> Alert:
     # By the minute and not by the host: of two hosts that tell the same, mail programs show one.
-    return Alert(f"database:{kind}:{spell.since:%Y-%m-%dT%H:%M}", f"database_{kind}", ABOUT, *failure_text(facts, env))
+    return alert_of(f"database:{kind}:{spell.since:%Y-%m-%dT%H:%M}", f"database_{kind}", facts, env)
 
 
 def _read(file: Path) -> Spell | None:

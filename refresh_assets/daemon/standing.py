@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from datetime import datetime, timezone
+from pathlib import Path
 
 import dagster as dg
 
 from refresh_assets.alerts.storage import connect_storage
 from refresh_assets.daemon.register import exists, last_term, participants
 from refresh_assets.daemon.status import Daemons, Tick
+from refresh_assets.instance import prepare_home
 from refresh_assets.settings import Env, read_timezone
 
 
-def daemons(instance: dg.DagsterInstance, now: datetime, env: Env = os.environ) -> Daemons:
-    """Return who takes part at `now` by the database's clock. Raises SettingsError, RefreshError and psycopg.Error."""
-    # Whoever only looks need not have the right to create.
-    with connect_storage(env) as conn:
-        found, term = (participants(conn), last_term(conn)) if exists(conn) else ([], None)
-    return Daemons(now, found, term, _last_tick(instance), read_timezone(env))
+def daemons(now: datetime, env: Env = os.environ) -> Daemons:
+    """Return who takes part at `now` by the database's clock; creates nothing.
+
+    Raises SettingsError, RefreshError and psycopg.Error.
+    """
+    with connect_storage(env, "refresh-assets status") as conn:
+        if not exists(conn):
+            return Daemons(now, [], None, None, read_timezone(env))
+        found, term = participants(conn), last_term(conn)
+    with tempfile.TemporaryDirectory(prefix="refresh-assets-") as folder:
+        home = env.get("DAGSTER_HOME", "").strip() or str(prepare_home(Path(folder)))
+        with dg.DagsterInstance.from_config(home) as instance:
+            return Daemons(now, found, term, last_tick(instance), read_timezone(env))
 
 
-def _last_tick(instance: dg.DagsterInstance) -> Tick | None:
+def last_tick(instance: dg.DagsterInstance) -> Tick | None:
+    """Return the newest tick of all schedules and sensors."""
     found = [
         tick
         for state in instance.all_instigator_state()
