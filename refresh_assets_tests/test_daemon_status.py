@@ -78,9 +78,11 @@ def test_status_tells_of_the_leader_and_exits_1_when_it_is_gone(tower: Watchtowe
     register.begin_term(leading.pid)
     with register:
         register.enter("leader", leading.pid)
-        code, out, _err = tower.shop.run("status", "--json", DAGSTER_HOME=None)
-        leader = json.loads(out)["daemon"]["leader"]
-        assert (code, leader["pid"], leader["state"]) == (0, os.getpid(), "leader")
+        _code, out, _err = tower.shop.run("status", "--json", DAGSTER_HOME=None)
+        found = json.loads(out)
+        leader = found["daemon"]["leader"]
+        assert (leader["pid"], leader["state"]) == (os.getpid(), "leader")
+        assert "no daemon leads" not in " ".join(found["wrong"])
     leading.close()
     code, out, _err = tower.shop.run("status", DAGSTER_HOME=None)
     assert code == 1
