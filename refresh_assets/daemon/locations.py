@@ -48,6 +48,7 @@ class Locations:
             return
         with connect_outbox(self._env) as conn:
             memory = Memory(conn)
+            memory.create()
             told = set(memory.spells(_SPELL)) if told is None else told
             for name in [name for name in late if name not in told]:
                 self._tell(conn, memory, name, errors[name])
