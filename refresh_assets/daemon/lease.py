@@ -42,8 +42,6 @@ class Lease:
             conn.execute(_LEASE["idle_session"], milliseconds)
         self.pid = int(self._one("pid"))
         """The process of the server that serves this session."""
-        self.skew = time.time() - float(self._one("clock"))
-        """Seconds that this host's clock is ahead of the server's."""
 
     @classmethod
     def open(cls, env: Env = os.environ, timing: Timing = Timing(), *, in_transaction: bool | None = None) -> Lease:  # noqa: B008
@@ -67,6 +65,11 @@ class Lease:
         """Try to get the lease. Raises psycopg.Error where the session is gone."""
         self._renew()
         return bool(self._one("try"))
+
+    def skew(self) -> float:
+        """Return the seconds that this host's clock is ahead of the server's. Raises psycopg.Error."""
+        self._renew()
+        return time.time() - float(self._one("clock"))
 
     def is_free(self) -> bool:
         """Tell whether nobody holds the lease. Raises psycopg.Error where the session is gone."""

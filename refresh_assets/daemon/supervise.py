@@ -25,6 +25,7 @@ from refresh_assets.settings import Env, SettingsError
 from refresh_assets.stopping import Stopping
 
 _RECONNECT = 1.0
+_MEASURE_EVERY = 600.0
 
 
 class Work(Protocol):
@@ -163,23 +164,29 @@ class _Choice:
     def __init__(self, timing: Timing, echo: Callable[[str], None]) -> None:
         self._timing = timing
         self._echo = echo
-        self._told = False
+        self._skew = 0.0
+        self._measured_at: float | None = None
         self._free_since: float | None = None
 
     def may_try(self, lease: Lease) -> bool:
-        if abs(lease.skew) <= self._timing.skew:
+        """Tell whether this host may try for the lease now. Raises psycopg.Error."""
+        if self._measured_at is None or elapsed() - self._measured_at > _MEASURE_EVERY:
+            self._measure(lease)
+        if abs(self._skew) <= self._timing.skew:
             return True
-        if not self._told:
-            self._told = True
-            self._echo(
-                f"this host's clock is {abs(lease.skew):.0f} s {'ahead of' if lease.skew > 0 else 'behind'} the "
-                f"database's: it leads only where nobody else does for {self._timing.second_choice:g} s; set it right"
-            )
         if not lease.is_free():
             self._free_since = None
             return False
         self._free_since = self._free_since or elapsed()
         return elapsed() - self._free_since >= self._timing.second_choice
+
+    def _measure(self, lease: Lease) -> None:
+        self._measured_at, self._skew = elapsed(), lease.skew()
+        if abs(self._skew) > self._timing.skew:
+            self._echo(
+                f"this host's clock is {abs(self._skew):.0f} s {'ahead of' if self._skew > 0 else 'behind'} the "
+                f"database's: it leads only where nobody else does for {self._timing.second_choice:g} s; set it right"
+            )
 
 
 def _close(lease: Lease | None) -> None:
