@@ -101,4 +101,9 @@ SETTINGS: tuple[Setting, ...] = (
         "10",
     ),
     Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`, from 1 to 600", "15"),
+    Setting(
+        "REFRESH_STOP_TIMEOUT",
+        "seconds that a stopping daemon waits for the refreshes that it started; then it names them and leaves them",
+        "60",
+    ),
 )
