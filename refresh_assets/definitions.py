@@ -9,13 +9,15 @@ import dagster as dg
 
 from refresh_assets import defs as declared
 from refresh_assets.alerts.executor import in_process_with_heartbeat
-from refresh_assets.alerts.limits import usable_interval
+from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
 from refresh_assets.published.declaration import DeclarationError
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
+from refresh_assets.published.openlineage import lineage_to_elsewhere
+from refresh_assets.published.presented import presented
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
-from refresh_assets.settings import read_base, read_timezone
+from refresh_assets.settings import read_base, read_source_url, read_timezone
 
 
 def build_defs(**overrides: Any) -> dg.Definitions:
@@ -36,7 +38,8 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )
-    return dg.Definitions.merge(own, declared_tables())
+    whole = presented(dg.Definitions.merge(own, declared_tables()), usable_limits().max_age, read_source_url())
+    return dg.Definitions.merge(whole, lineage_to_elsewhere())
 
 
 def declared_tables() -> dg.Definitions:

@@ -17,6 +17,7 @@ class DeclaredColumn(dg.Model, dg.Resolvable):
     expression: str | None = None
     published: bool = True
     published_type: str | None = None
+    description: str = ""
 
     def declaration(self) -> Column:
         return Column(**self.model_dump())
