@@ -12,7 +12,8 @@ from refresh_assets.alerts.executor import in_process_with_heartbeat
 from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
-from refresh_assets.published.declaration import DeclarationError
+from refresh_assets.published.component import PublishedTable
+from refresh_assets.published.declaration import DeclarationError, Table
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
 from refresh_assets.published.openlineage import lineage_to_elsewhere
 from refresh_assets.published.presented import presented
@@ -42,10 +43,21 @@ def build_defs(**overrides: Any) -> dg.Definitions:
     return dg.Definitions.merge(whole, lineage_to_elsewhere())
 
 
-def declared_tables() -> dg.Definitions:
+def declarations() -> list[Table]:
+    """Return the tables that the defs.yaml files declare. Raises DeclarationError."""
+    tree = _tree()
+    declared_tables(tree)
+    return [component.declared for component in tree.get_all_components(PublishedTable)]
+
+
+def _tree() -> dg.ComponentTree:
+    return dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent)
+
+
+def declared_tables(tree: dg.ComponentTree | None = None) -> dg.Definitions:
     """Return what the defs.yaml files declare. Raises DeclarationError, which names the table and the field."""
     try:
-        tables = dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent).build_defs()
+        tables = (tree or _tree()).build_defs()
     except Exception as error:
         # Dagster draws the tree of all declarations; the cause at the bottom says what is wrong.
         cause: BaseException = error

@@ -84,7 +84,6 @@ def _csv_asset(table: Table) -> dg.AssetsDefinition:
             settings = read_settings()
             progress = Progress(f"{table.file}: downloaded", context.log.info)
             choice = choose(settings, table.file, Wish(config.sha256, config.published), manifest, progress)
-        progress.end()
         file = choice.file
         if choice.fetched is not None and choice.fetched.manifest is not None:
             context.log.info("%s was fetched anew", MANIFEST_FILE)

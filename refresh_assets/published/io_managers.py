@@ -95,7 +95,8 @@ class TableIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Refresh) -> None:
         """Replace the table's rows. Raises what `replace` raises; then nothing has changed."""
         load, settings = obj.load, obj.settings
-        progress = Progress(f"{load.table.file}: staged", context.log.info, load.layout.bytes, load.rows)
+        size = load.layout.bytes - load.layout.data_offset
+        progress = Progress(f"{load.table.file}: staged", context.log.info, size, load.rows)
         with masking(), connect(settings.postgres, f"refresh-assets {load.table.name}") as conn:
             obj.result = replace(
                 conn,

@@ -53,16 +53,13 @@ class Progress:
         if self._watcher is not None:
             self._watcher(self.what, done, self.all_bytes)
         now = self.clock()
-        if now >= self._next:
+        if self._told and done == self.all_bytes:
+            self.tell(f"{self.what} {megabytes(done)} in {now - self._began:.0f} s")
+        elif now >= self._next:
             self.tell(self._line(done, now - self._began))
             self._told = True
             self._wait = min(2 * self._wait, MOST_SECONDS)
             self._next = now + self._wait
-
-    def end(self, then: str = "") -> None:
-        """Tell that it is done, where it took long enough to have been told of."""
-        if self._told:
-            self.tell(f"{self.what} in {self.clock() - self._began:.0f} s{then}")
 
     def _line(self, done: int, seconds: float) -> str:
         rate = done / seconds if seconds else 0.0
