@@ -23,9 +23,7 @@ from refresh_assets.settings import read_base, read_source_url, read_timezone
 
 def build_defs(**overrides: Any) -> dg.Definitions:
     """Return a fresh house; `overrides` replace resources by name."""
-    for category in (dg.BetaWarning, dg.PreviewWarning):
-        # Said of Dagster's own functions on every start; the locked version is the one that is tested.
-        warnings.filterwarnings("ignore", category=category)
+    _hush()
     resources: dict[str, Any] = {
         "manifest_io": ManifestIOManager(),
         "published_file_io": PublishedFileIOManager(),
@@ -50,7 +48,14 @@ def declarations() -> list[Table]:
     return [component.declared for component in tree.get_all_components(PublishedTable)]
 
 
+def _hush() -> None:
+    for category in (dg.BetaWarning, dg.PreviewWarning):
+        # Said of Dagster's own functions on every start; the locked version is the one that is tested.
+        warnings.filterwarnings("ignore", category=category)
+
+
 def _tree() -> dg.ComponentTree:
+    _hush()
     return dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent)
 
 

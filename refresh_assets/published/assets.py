@@ -19,6 +19,7 @@ from refresh_assets.published.load import Load
 from refresh_assets.published.manifest import MANIFEST as MANIFEST_FILE
 from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
+from refresh_assets.published.tell import telling
 from refresh_assets.secrets import masking
 from refresh_assets.settings import read_list, read_settings
 
@@ -49,7 +50,7 @@ def publisher_asset(base: str) -> dg.AssetSpec:
 )
 def manifest(context: dg.AssetExecutionContext) -> dg.Output[Manifest]:
     """Fetch the manifest."""
-    with masking():
+    with telling(context.log, MANIFEST_FILE), masking():
         settings = read_settings()
         fetched = publisher_of(settings).manifest()
         context.log.info("fetched %s with %d files", settings.base.address(MANIFEST_FILE), len(fetched.names))
@@ -80,7 +81,7 @@ def _csv_asset(table: Table) -> dg.AssetsDefinition:
         metadata=metadata.of_published_columns(table),
     )
     def csv(context: dg.AssetExecutionContext, config: FileConfig, manifest: Manifest | None) -> Iterator[Any]:
-        with masking():
+        with telling(context.log, table.file), masking():
             settings = read_settings()
             progress = Progress(f"{table.file}: downloaded", context.log.info)
             choice = choose(settings, table.file, Wish(config.sha256, config.published), manifest, progress)
@@ -115,7 +116,7 @@ def _table_asset(table: Table) -> dg.AssetsDefinition:
         metadata=metadata.of_declaration(table),
     )
     def database_table(context: dg.AssetExecutionContext, config: TableConfig, file: PublishedFile) -> Iterator[Any]:
-        with masking():
+        with telling(context.log, table.name), masking():
             settings = read_settings()
             load = Load(
                 table=table,

@@ -217,7 +217,7 @@ def _as_published(load: Load) -> Verdict:
         return _passed(f"made from the published {load.table.file}", sha256=load.sha256)
     return Verdict(
         False,  # noqa: FBT003
-        f"made from an earlier {load.table.file} by wish, until another one than the published is published",
+        f"made from an earlier {load.table.file} by wish; it stays until another file is published",
         {"sha256": load.sha256, "sha256_published": load.instead_of},
         dg.AssetCheckSeverity.WARN,
     )

@@ -23,6 +23,7 @@ from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
 from refresh_assets.published.replace import replace
 from refresh_assets.published.story import Story
+from refresh_assets.published.tell import telling
 from refresh_assets.secrets import masking
 from refresh_assets.settings import Settings, read_settings
 
@@ -97,7 +98,11 @@ class TableIOManager(dg.ConfigurableIOManager):
         load, settings = obj.load, obj.settings
         size = load.layout.bytes - load.layout.data_offset
         progress = Progress(f"{load.table.file}: staged", context.log.info, size, load.rows)
-        with masking(), connect(settings.postgres, f"refresh-assets {load.table.name}") as conn:
+        with (
+            telling(context.log, load.table.name),
+            masking(),
+            connect(settings.postgres, f"refresh-assets {load.table.name}") as conn,
+        ):
             obj.result = replace(
                 conn,
                 load,

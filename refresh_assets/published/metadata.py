@@ -63,23 +63,19 @@ def of_published_columns(table: Table) -> dict[str, Any]:
 def of_declaration(table: Table) -> dict[str, Any]:
     """Return the metadata that the definition of a table has, whatever its runs do."""
     return {
-        "dagster/column_schema": columns_of(table),
+        "dagster/column_schema": _columns_of(table),
         "key": ", ".join(table.key),
         "file": table.file,
     }
 
 
-def columns_of(table: Table, made_from: MadeFrom | None = None) -> dg.TableSchema:
-    """Return the table's columns; where it is known what they are made from, their descriptions say so."""
-    sources = made_from or {}
+def _columns_of(table: Table) -> dg.TableSchema:
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 column.name,
                 column.type,
-                description=". ".join(
-                    text for text in _column_texts(column, sources.get(column.name), table.file) if text
-                ),
+                description=". ".join(text for text in _column_texts(column, table.file) if text),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable, unique=(column.name,) == table.key),
             )
             for column in table.columns
@@ -97,10 +93,9 @@ def lineage_of(file: dg.AssetKey, made_from: MadeFrom) -> dg.TableColumnLineage:
     )
 
 
-def _column_texts(column: Column, sources: Sequence[str] | None, file: str) -> list[str]:
-    how = f"Stored is {column.expression}" if column.expression is not None else ""
-    source = "" if sources is None else f"← {', '.join(sources) or 'no column'} of {file}"
-    return [column.description.rstrip("."), how, source]
+def _column_texts(column: Column, file: str) -> tuple[str, str]:
+    source = f"{file}: {column.name}" if column.expression is None else column.expression
+    return column.description.rstrip("."), f"← {source}"
 
 
 def _described(table: Table, name: str) -> str:

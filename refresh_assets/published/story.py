@@ -13,14 +13,14 @@ from refresh_assets.markdown import IN_PLACE, in_place, table
 from refresh_assets.published.declaration import Table
 from refresh_assets.published.glance import Glance
 from refresh_assets.published.load import FilterCount, Load, Result, Row
-from refresh_assets.published.metadata import columns_of, lineage_of
+from refresh_assets.published.metadata import lineage_of
 from refresh_assets.settings import PostgresSettings
 
 VALUES_SHOWN = 20
 # What carries over from the load to the runs that find nothing to do, as long as the table holds that load.
 LASTING = ("what_changed", "what_changed_at_length", "rows_by_value")
 # Leaves room for the line that stands before what an earlier load changed.
-_ROOM = 150
+_ROOM = 110
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Story:
             "loaded_by": dg.MetadataValue.dagster_run(result.loaded_by) if result.loaded_by else None,
             **self._place(),
             **self._speed(),
-            "dagster/column_schema": columns_of(load.table, self.glance.made_from),
+            "made_from": self._made_from(),
             "dagster/column_lineage": lineage_of(self.file, self.glance.made_from),
         }
         return {name: value for name, value in told.items() if value is not None}
@@ -87,7 +87,7 @@ class Story:
         if not self.result.earlier or self.load.instead_of is None:
             return None
         return (
-            f"made from an earlier file by wish, in place of the published one (sha256 {self.load.instead_of}), "
+            f"made from an earlier file by wish, in place of the published one ({self.load.instead_of[:12]}…), "
             "until another file is published"
         )
 
@@ -140,6 +140,14 @@ class Story:
             _section(_title(result.removed, "removed", removed), names, removed),
         ]
         return "\n\n".join(text for text in tables if text) or "no row changed"
+
+    def _made_from(self) -> Any:
+        """Return which of the file's columns each of the table's is made from, as people read it."""
+        rows = [
+            [column.name, ", ".join(self.glance.made_from.get(column.name, ())) or "-", column.expression or "as it is"]
+            for column in self.load.table.columns
+        ]
+        return dg.MetadataValue.md(table(["column", f"of {self.load.table.file}", "how"], rows))
 
     def _preview(self) -> Any:
         rows = self.glance.preview
