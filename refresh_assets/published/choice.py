@@ -81,7 +81,7 @@ def _kept(settings: Settings, name: str, sha256: str, published: str) -> Choice:
             f"{error}. The table was made from that earlier file by wish, in place of the published one (sha256 "
             f"{published}), which stays so until another file is published; `refresh-assets reload TABLE published` "
             "loads the published one"
-        ) from error
+        ) from None
     return Choice(replace(file, instead_of=published), None)
 
 
