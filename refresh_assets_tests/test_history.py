@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
@@ -17,6 +19,14 @@ from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_row
 pytestmark = pytest.mark.slow
 A = dataset_rows(40, free=10)
 B = [(A[0][0], "A corrected title", *A[0][2:]), *A[2:], *dataset_rows(41)[40:]]
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Leave this process as it was: the command handles SIGTERM its own way."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def run(*args: str) -> tuple[int, str]:

@@ -87,7 +87,8 @@ def test_the_table_says_what_it_is_and_what_the_last_refresh_did_to_it(page: Bro
         "dataset_key uuid non-nullable unique The registry's key of the dataset. ← datasets.csv: dataset_key",
         "doi text Digital object identifier, where it has one. ← datasets.csv: doi",
         "Owners data Kinds Postgres Table",
-        "Open defs.yaml in editor Open assets.py in editor",
+        "Source code Open defs.yaml",
+        "assets.py in editor",
         "At 04:17 AM UTC, only on Monday",
         "Fails if more than 8 days since last materialization",
         "what_changed",
@@ -128,7 +129,8 @@ def test_numbers_are_plotted_over_time(page: Browser, images: Path) -> None:
 
 def test_the_file_says_where_it_came_from_and_how_large_it_is(page: Browser) -> None:
     page.resize(1600, 1500)
-    page.open("/assets/datasets_csv", "Row count 440 Storage 61KB", "source downloaded", "header dataset_key, title,")
+    page.open("/assets/datasets_csv", "Row count 440 Storage 61KB", "defs.yaml in editor")
+    page.open("/assets/datasets_csv?view=events", "source downloaded", "dagster/row_count 440 rows_in_manifest 440")
 
 
 def test_every_check_passed_and_says_what_it_found(page: Browser, images: Path) -> None:
@@ -205,7 +207,7 @@ def test_a_failed_run_says_which_line_of_the_file_is_wrong(tour: Tour, page: Bro
     page.open("/runs", "Failure")
     page.follow("/runs/")
     page.wait_for("Errored (1)", "RUN_FAILURE")
-    page.click("datasets_table")
+    page.fill("Filter…", "failed:")
     page.wait_for(
         "datasets: failed: datasets.csv: line 5: column dataset_key: 'not-a-key' is no uuid",
         "the publisher must mend the file",

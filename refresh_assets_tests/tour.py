@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from refresh_assets.local.database import published_files
-from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
 from refresh_assets_tests.published_fixtures import csv_text
 
@@ -73,7 +74,15 @@ class Tour:
         return done.stdout
 
     def sql(self, statement: str, *values: Any) -> None:
-        with connect(read_postgres(self.env), "test tour") as conn:
+        postgres = read_postgres(self.env)
+        with psycopg.connect(
+            host=postgres.host,
+            port=postgres.port,
+            user=postgres.user,
+            dbname=postgres.database,
+            passfile=self.env["PGPASSFILE"],
+            connect_timeout=30,
+        ) as conn:
             conn.execute(statement.encode(), values or None)
 
     def backdate(self, asset: str, days: float) -> None:
