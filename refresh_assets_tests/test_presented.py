@@ -54,7 +54,7 @@ def test_the_setting_moves_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_limit_below_what_dagster_takes_is_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REFRESH_MAX_AGE", "0.00001")
+    monkeypatch.setenv("REFRESH_MAX_AGE", "0.0001")
     assert window("datasets_table").fail_window.to_timedelta() == timedelta(minutes=1)
 
 

@@ -19,9 +19,9 @@ from refresh_assets.published.load import Load
 from refresh_assets.published.manifest import MANIFEST as MANIFEST_FILE
 from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
-from refresh_assets.published.tell import telling
 from refresh_assets.secrets import masking
 from refresh_assets.settings import read_list, read_settings
+from refresh_assets.telling import telling
 
 GROUP = "published"
 PUBLISHER = dg.AssetKey("publisher")

@@ -23,9 +23,9 @@ from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
 from refresh_assets.published.replace import replace
 from refresh_assets.published.story import Story
-from refresh_assets.published.tell import telling
 from refresh_assets.secrets import masking
 from refresh_assets.settings import Settings, read_settings
+from refresh_assets.telling import telling
 
 
 @dataclass
