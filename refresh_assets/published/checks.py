@@ -184,8 +184,14 @@ def _drift(seen: Inspection, load: Load, result: Result) -> Verdict:
     found = result.drift if loaded else seen.drift
     if found is None:
         return _passed("the rows are those of the last load")
-    repaired = "; they were loaded again" if loaded else ""
-    return Verdict(False, f"{load.schema}.{load.table.name}: {found}{repaired}", {"found": found})  # noqa: FBT003
+    told: dict[str, Any] = {"found": found}
+    repaired = ""
+    if loaded:
+        told |= {"added": result.added, "changed": result.changed, "removed": result.removed}
+        repaired = (
+            f"; they were loaded again: {result.added:,} added, {result.changed:,} changed, {result.removed:,} removed"
+        )
+    return Verdict(False, f"{load.schema}.{load.table.name}: {found}{repaired}", told)  # noqa: FBT003
 
 
 def _versions(seen: Inspection, load: Load, result: Result) -> Verdict:
