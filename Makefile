@@ -35,6 +35,8 @@ check: $(VENV)/.installed-dev
 lock:
 	$(COMPILE) --extra build pyproject.toml -o requirements.lock
 	$(COMPILE) --extra build --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --extra openlineage -c requirements-dev.lock pyproject.toml -o requirements-openlineage.lock \
+		$$(sed -n 's/^\([a-z0-9.-]*\)[=[].*/--no-emit-package \1/p' requirements-dev.lock)
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
@@ -85,5 +87,13 @@ endef
 $(VENV)/.installed: requirements.lock pyproject.toml $(VENV)/.made
 	$(install)
 
-$(VENV)/.installed-dev: requirements-dev.lock pyproject.toml $(VENV)/.made
+# The extra goes into a folder of its own: Dagster imports it in every process wherever it is installed.
+$(VENV)/.installed-dev: requirements-dev.lock requirements-openlineage.lock pyproject.toml $(VENV)/.made
 	$(install)
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install --quiet --python $(RUN) --target $(VENV)/openlineage --no-deps --require-hashes \
+			-r requirements-openlineage.lock; \
+	else \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --no-input --upgrade --target $(VENV)/openlineage \
+			--no-deps --require-hashes -r requirements-openlineage.lock; \
+	fi

@@ -9,6 +9,7 @@ import click
 
 from refresh_assets.commands.check import check
 from refresh_assets.commands.daemon import daemon
+from refresh_assets.commands.history import diff, history, reload_file
 from refresh_assets.commands.run import run
 from refresh_assets.commands.status import status
 from refresh_assets.commands.up import up
@@ -24,7 +25,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (up, run, check, status, daemon):
+for command in (up, run, check, status, daemon, history, diff, reload_file):
     main.add_command(command)
 
 

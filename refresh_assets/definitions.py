@@ -9,20 +9,21 @@ import dagster as dg
 
 from refresh_assets import defs as declared
 from refresh_assets.alerts.executor import in_process_with_heartbeat
-from refresh_assets.alerts.limits import usable_interval
+from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
-from refresh_assets.published.declaration import DeclarationError
+from refresh_assets.published.component import PublishedTable
+from refresh_assets.published.declaration import DeclarationError, Table
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
+from refresh_assets.published.openlineage import lineage_to_elsewhere
+from refresh_assets.published.presented import presented
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
-from refresh_assets.settings import read_base, read_timezone
+from refresh_assets.settings import read_base, read_source_url, read_timezone
 
 
 def build_defs(**overrides: Any) -> dg.Definitions:
     """Return a fresh house; `overrides` replace resources by name."""
-    for category in (dg.BetaWarning, dg.PreviewWarning):
-        # Said of Dagster's own functions on every start; the locked version is the one that is tested.
-        warnings.filterwarnings("ignore", category=category)
+    _hush()
     resources: dict[str, Any] = {
         "manifest_io": ManifestIOManager(),
         "published_file_io": PublishedFileIOManager(),
@@ -36,13 +37,32 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )
-    return dg.Definitions.merge(own, declared_tables())
+    whole = presented(dg.Definitions.merge(own, declared_tables()), usable_limits().max_age, read_source_url())
+    return dg.Definitions.merge(whole, lineage_to_elsewhere())
 
 
-def declared_tables() -> dg.Definitions:
+def declarations() -> list[Table]:
+    """Return the tables that the defs.yaml files declare. Raises DeclarationError."""
+    tree = _tree()
+    declared_tables(tree)
+    return [component.declared for component in tree.get_all_components(PublishedTable)]
+
+
+def _hush() -> None:
+    for category in (dg.BetaWarning, dg.PreviewWarning):
+        # Said of Dagster's own functions on every start; the locked version is the one that is tested.
+        warnings.filterwarnings("ignore", category=category)
+
+
+def _tree() -> dg.ComponentTree:
+    _hush()
+    return dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent)
+
+
+def declared_tables(tree: dg.ComponentTree | None = None) -> dg.Definitions:
     """Return what the defs.yaml files declare. Raises DeclarationError, which names the table and the field."""
     try:
-        tables = dg.ComponentTree.from_module(declared, project_root=Path(__file__).parent.parent).build_defs()
+        tables = (tree or _tree()).build_defs()
     except Exception as error:
         # Dagster draws the tree of all declarations; the cause at the bottom says what is wrong.
         cause: BaseException = error

@@ -106,4 +106,14 @@ SETTINGS: tuple[Setting, ...] = (
         "seconds that a stopping daemon waits for the refreshes that it started; then it names them and leaves them",
         "60",
     ),
+    Setting(
+        "REFRESH_SOURCE_URL",
+        "address of this project's files in the web view of your repository, such as "
+        "`https://github.com/you/refresh-assets/blob/main`; the UI then links there, and not to files of the server",
+    ),
+    Setting(
+        "OPENLINEAGE_URL",
+        "address of an OpenLineage endpoint that lineage is sent to; needs the extra `openlineage`",
+    ),
+    Setting("OPENLINEAGE_API_KEY", "key for that endpoint", secret=True),
 )

@@ -17,8 +17,8 @@ from refresh_assets.settings import default_password_file
 
 MASK = "***"
 
-_PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD")
-_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE", "ALERT_PING_URL", "DAGSTER_UI_URL")
+_PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD", "OPENLINEAGE_API_KEY")
+_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE", "ALERT_PING_URL", "DAGSTER_UI_URL", "OPENLINEAGE_URL")
 _USERS = ("PGUSER", "SMTP_USER")
 # `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
 _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from platformdirs import site_data_path, user_data_path
@@ -170,6 +171,14 @@ def read_base(env: Env = os.environ) -> BaseUrl:
     return base
 
 
+def read_source_url(env: Env = os.environ) -> str | None:
+    """Return the address of the source code's tree, without credentials in it. Raises SettingsError."""
+    reader = Reader(env)
+    url = reader.parsed("REFRESH_SOURCE_URL", _web_address, "an http or https address without a password", "")
+    reader.done()
+    return url or None
+
+
 def read_home(env: Env = os.environ) -> Path:
     """Return the product's folder, absolute; it need not exist. Raises SettingsError."""
     reader = Reader(env)
@@ -307,6 +316,13 @@ def _seconds(text: str) -> float:
     if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise ValueError
     return seconds
+
+
+def _web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.password is not None:
+        raise ValueError
+    return text
 
 
 def _count(text: str) -> int:

@@ -116,6 +116,29 @@ class Browser:
         path = f"//tr[contains(normalize-space(.), {label!r})]//input[@type='checkbox']"
         return self._until(lambda driver: [switch.is_selected() for switch in driver.find_elements(By.XPATH, path)])[0]
 
+    def fill(self, placeholder: str, text: str) -> None:
+        """Type a text into the visible field that has this placeholder, once there is one."""
+
+        def filled(driver: Chrome) -> bool:
+            fields = driver.find_elements(By.CSS_SELECTOR, f"input[placeholder='{placeholder}']")
+            found = [field for field in fields if field.is_displayed()]
+            if found:
+                found[0].send_keys(text)
+            return bool(found)
+
+        self._until(filled)
+
+    def show(self, text: str) -> None:
+        """Scroll to the innermost visible element that has this text, once there is one."""
+
+        def shown(driver: Chrome) -> bool:
+            found = [element for element in self._with_text(text) if element.is_displayed()]
+            if found:
+                driver.execute_script("arguments[0].scrollIntoView({block: 'start'})", found[-1])
+            return bool(found)
+
+        self._until(shown)
+
     def resize(self, width: int, height: int) -> None:
         self.driver.set_window_size(width, height)
 

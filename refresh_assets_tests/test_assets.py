@@ -3,90 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import psycopg
 import pytest
-from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-from dagster._core.loader import LoadingContextForTest
 
-from refresh_assets.definitions import build_defs
 from refresh_assets.published import assets
 from refresh_assets.published.files import checked, publisher_of
 from refresh_assets.published.io_managers import PublishedFileIOManager
 from refresh_assets.settings import read_settings
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.floor import CSV, TABLE, Floor, failed, reason, verdicts
+from refresh_assets_tests.shop import RIGHTS_HEADER, csv_text, dataset_rows, rights_rows
 
-TABLE = dg.AssetKey("datasets_table")
-CSV = dg.AssetKey("datasets_csv")
-CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified"}
-
-
-class Floor:
-    """The definitions, run in this process against an instance of their own."""
-
-    def __init__(self, shop: Shop, instance: dg.DagsterInstance) -> None:
-        self.shop, self.instance = shop, instance
-
-    def run(
-        self, *selection: dg.AssetKey, ops: dict[str, Any] | None = None, ok: bool = True
-    ) -> dg.ExecuteInProcessResult:
-        job = build_defs().resolve_job_def("weekly_refresh")
-        result = job.execute_in_process(
-            instance=self.instance,
-            asset_selection=list(selection) or [assets.MANIFEST, CSV, TABLE],
-            run_config={"ops": ops or {}},
-            raise_on_error=False,
-        )
-        assert result.success is ok, [e.message for e in result.all_events if e.is_failure]
-        return result
-
-    def told(self, key: dg.AssetKey = TABLE) -> dict[str, Any]:
-        """Return the metadata of an asset's last materialization."""
-        event = self.instance.get_latest_materialization_event(key)
-        assert event is not None
-        assert event.asset_materialization is not None
-        return {name: value.value for name, value in event.asset_materialization.metadata.items()}
-
-    def version(self, key: dg.AssetKey = TABLE) -> str | None:
-        event = self.instance.get_latest_materialization_event(key)
-        tags = event.asset_materialization.tags if event and event.asset_materialization else None
-        return tags["dagster/data_version"] if tags else None
-
-    def is_stale(self) -> bool:
-        """Tell whether the UI would call the table stale."""
-        resolver = CachingStaleStatusResolver(
-            instance=self.instance,
-            asset_graph=build_defs().resolve_asset_graph(),
-            loading_context=LoadingContextForTest(self.instance),
-        )
-        return resolver.get_status(TABLE) == StaleStatus.STALE
-
-
-def verdicts(result: dg.ExecuteInProcessResult, key: dg.AssetKey = TABLE) -> dict[str, Any]:
-    return {e.check_name: e for e in result.get_asset_check_evaluations() if e.asset_key == key}
-
-
-def failed(result: dg.ExecuteInProcessResult) -> set[str]:
-    return {e.check_name for e in result.get_asset_check_evaluations() if not e.passed}
-
-
-def reason(result: dg.ExecuteInProcessResult) -> str:
-    """Return the text at the bottom of the first failed step."""
-    error = next(e.step_failure_data.error for e in result.all_events if e.is_step_failure)
-    while error.cause is not None:
-        error = error.cause
-    return str(error.message)
-
-
-@pytest.fixture
-def floor(shop_here: Shop) -> Iterator[Floor]:
-    shop_here.publish(dataset_rows(40, free=10))
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield Floor(shop_here, instance)
+CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified", "as_published"}
 
 
 def test_a_refresh_fetches_checks_and_loads(floor: Floor) -> None:
@@ -96,7 +26,7 @@ def test_a_refresh_fetches_checks_and_loads(floor: Floor) -> None:
     assert failed(result) == set()
     told = floor.told()
     assert (told["outcome"], told["dagster/row_count"], told["added"]) == ("loaded", 40, 40)
-    assert told["dagster/table_name"] == "etl.datasets"
+    assert told["dagster/table_name"] == f"{floor.shop.env['PGDATABASE']}.etl.datasets"
 
 
 def test_a_run_with_nothing_to_do_materializes_with_the_same_data_version(floor: Floor) -> None:
@@ -182,17 +112,6 @@ def test_the_launchpad_can_accept_a_shrink(floor: Floor) -> None:
     assert "refused to load 4 rows over 40" in reason(floor.run(ok=False))
     floor.run(ops={"datasets_table": {"config": {"accept_shrink": True}}})
     assert len(floor.shop.rows()) == 4
-
-
-def test_the_launchpad_can_load_an_earlier_file_of_the_cache(floor: Floor) -> None:
-    floor.run()
-    earlier = floor.version(CSV)
-    floor.shop.publish(dataset_rows(50))
-    floor.run()
-    floor.run(ops={"datasets_csv": {"config": {"sha256": earlier}}})
-    assert len(floor.shop.rows()) == 40
-    floor.run()
-    assert len(floor.shop.rows()) == 50
 
 
 def test_an_earlier_file_that_is_not_kept_is_refused_with_what_is(floor: Floor) -> None:

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "refresh_assets"
 TABLES = ("datasets", "dataset_rights")
 OURS = ("PG", "REFRESH_", "DAGSTER_", "LEARN_")
 FILE_CHECKS = {"row_count", "sha256"}
-TABLE_CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified"}
+TABLE_CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified", "as_published"}
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +140,7 @@ def test_the_schedule_is_on_from_the_start_on_mondays_at_04_17_in_the_time_zone_
 
 
 @pytest.mark.parametrize(
-    ("op", "fields"), [("datasets_csv", {"sha256"}), ("datasets_table", {"allowed", "accept_shrink"})]
+    ("op", "fields"), [("datasets_csv", {"sha256", "published"}), ("datasets_table", {"allowed", "accept_shrink"})]
 )
 def test_the_launchpad_describes_every_option(repository: dg.RepositoryDefinition, op: str, fields: set[str]) -> None:
     config = repository.get_job("weekly_refresh").graph.node_named(op).definition.config_schema.config_type

@@ -28,21 +28,32 @@ COLLECT_AFTER_OBJECTS = 100_000
 @click.option("--accept-shrink", is_flag=True, help="Load although far fewer rows, or none, would be left.")
 def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn:  # noqa: FBT001
     """Refresh the tables once, in this process; exit 1 if one failed."""
-    # Before anything that takes time is imported: a run that is ended early has to say so as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    reports = _refresh(tables, accept_shrink=accept_shrink)
+    finish(refreshed(tables, accept_shrink=accept_shrink), as_json=as_json)
+
+
+def finish(reports: Sequence[TableReport], *, as_json: bool) -> NoReturn:
+    """Print the reports and end; exit 1 if one failed."""
     for report in reports:
         click.echo(json.dumps(report.as_json()) if as_json else _log_line(report))
     sys.exit(1 if any(report.failed for report in reports) else 0)
 
 
-def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]:
-    """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error."""
+def refreshed(
+    wanted: Sequence[str], *, accept_shrink: bool, sha256: str | None = None, published: bool = False
+) -> list[TableReport]:
+    """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error.
+
+    `sha256` names an earlier file to load, `published` asks for the published one whatever was wished for before.
+    """
+    # Before anything that takes time is imported: a run that is ended early has to say so as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Most of what is made here, Dagster's modules and definitions, stays; it need not be looked through for garbage.
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
     tables = list(wanted) or ["all tables"]
     try:
         quiet()
+        from refresh_assets.commands.bar import bar
+        from refresh_assets.published.choice import Wish
         from refresh_assets.published.run import House, declared_files, refresh
         from refresh_assets.settings import SettingsError, read_settings
 
@@ -54,7 +65,9 @@ def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]
             raise
         house = House.load()
         tables = house.select(wanted)
-        refreshed = refresh(house, settings, tables, accept_shrink=accept_shrink)
+        wish = Wish(sha256, published) if sha256 or published else None
+        with bar():
+            found = refresh(house, settings, tables, accept_shrink=accept_shrink, wish=wish)
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return _failed(tables, RefreshError("the run was ended before it began; nothing was changed"))
@@ -67,11 +80,11 @@ def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]
         click.echo(mask(traceback.format_exc()), err=True)
         _tell_person(tables, error)
         return _failed(tables, error)
-    for text in refreshed.failed_checks:
+    for text in found.failed_checks:
         click.echo(f"check failed: {text}", err=True)
-    for text in refreshed.tracebacks:
+    for text in found.tracebacks:
         click.echo(text, err=True)
-    return refreshed.reports
+    return found.reports
 
 
 def _failed(tables: Sequence[str], error: BaseException) -> list[TableReport]:

@@ -9,15 +9,19 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published import metadata
 from refresh_assets.published.checks import FILE_CHECKS, TABLE_CHECKS, check_specs, file_results, table_results
+from refresh_assets.published.choice import Wish, choose
 from refresh_assets.published.config import FileConfig, TableConfig
 from refresh_assets.published.declaration import Table
-from refresh_assets.published.files import PublishedFile, checked, from_cache, publisher_of
+from refresh_assets.published.describe import file_description, table_description
+from refresh_assets.published.files import PublishedFile, publisher_of
 from refresh_assets.published.io_managers import Refresh
 from refresh_assets.published.load import Load
 from refresh_assets.published.manifest import MANIFEST as MANIFEST_FILE
 from refresh_assets.published.manifest import Manifest
+from refresh_assets.published.progress import Progress
 from refresh_assets.secrets import masking
 from refresh_assets.settings import read_list, read_settings
+from refresh_assets.telling import telling
 
 GROUP = "published"
 PUBLISHER = dg.AssetKey("publisher")
@@ -46,7 +50,7 @@ def publisher_asset(base: str) -> dg.AssetSpec:
 )
 def manifest(context: dg.AssetExecutionContext) -> dg.Output[Manifest]:
     """Fetch the manifest."""
-    with masking():
+    with telling(context.log, MANIFEST_FILE), masking():
         settings = read_settings()
         fetched = publisher_of(settings).manifest()
         context.log.info("fetched %s with %d files", settings.base.address(MANIFEST_FILE), len(fetched.names))
@@ -73,23 +77,22 @@ def _csv_asset(table: Table) -> dg.AssetsDefinition:
         owners=table.owners,
         io_manager_key="published_file_io",
         check_specs=check_specs(key, FILE_CHECKS),
-        description=f"The published file {table.file}, downloaded, verified against the manifest's sha256 and found to "
-        f"be sound CSV. {table.description}",
+        description=file_description(table),
+        metadata=metadata.of_published_columns(table),
     )
     def csv(context: dg.AssetExecutionContext, config: FileConfig, manifest: Manifest | None) -> Iterator[Any]:
-        with masking():
+        with telling(context.log, table.file), masking():
             settings = read_settings()
-            if config.sha256:
-                file = from_cache(settings, table.file, config.sha256)
-                fetched = None
-            else:
-                fetched = publisher_of(settings).file(table.file, manifest.entry(table.file) if manifest else None)
-                file = checked(fetched.file, table.file)
-        if fetched is not None and fetched.manifest is not None:
+            progress = Progress(f"{table.file}: downloaded", context.log.info)
+            choice = choose(settings, table.file, Wish(config.sha256, config.published), manifest, progress)
+        file = choice.file
+        if choice.fetched is not None and choice.fetched.manifest is not None:
             context.log.info("%s was fetched anew", MANIFEST_FILE)
+        if file.instead_of is not None:
+            context.log.info("%s: %s stays in place of the published %s", table.file, file.sha256, file.instead_of)
         yield dg.Output(
             file,
-            metadata=metadata.of_file(file, settings.base, fetched),
+            metadata=metadata.of_file(choice, settings.base),
             data_version=dg.DataVersion(file.sha256),
         )
         yield from file_results(key, file)
@@ -98,22 +101,22 @@ def _csv_asset(table: Table) -> dg.AssetsDefinition:
 
 
 def _table_asset(table: Table) -> dg.AssetsDefinition:
-    key = dg.AssetKey(f"{table.name}_table")
+    key, file_key = dg.AssetKey(f"{table.name}_table"), dg.AssetKey(f"{table.name}_csv")
 
     @dg.asset(
         key=key,
-        ins={"file": dg.AssetIn(dg.AssetKey(f"{table.name}_csv"))},
+        ins={"file": dg.AssetIn(file_key)},
         group_name=GROUP,
         kinds={"postgres", "table"},
         owners=table.owners,
         io_manager_key="table_io",
         code_version=f"transform {table.transform_version}, schema {table.schema_version}",
         check_specs=check_specs(key, TABLE_CHECKS),
-        description=table.description or f"The table {table.name}, equal to the published {table.file}.",
+        description=table_description(table),
         metadata=metadata.of_declaration(table),
     )
     def database_table(context: dg.AssetExecutionContext, config: TableConfig, file: PublishedFile) -> Iterator[Any]:
-        with masking():
+        with telling(context.log, table.name), masking():
             settings = read_settings()
             load = Load(
                 table=table,
@@ -125,8 +128,9 @@ def _table_asset(table: Table) -> dg.AssetsDefinition:
                 allowed=allowed_values(table, config.allowed),
                 accept_shrink=config.accept_shrink,
                 run_id=context.run.run_id,
+                instead_of=file.instead_of,
             )
-            refresh = Refresh(load, settings)
+            refresh = Refresh(load, settings, file_key, file.fetch_seconds)
         yield dg.Output(refresh)
         # The IO manager has done its work when the generator goes on.
         with masking(), connect(settings.postgres, "refresh-assets checks") as conn:

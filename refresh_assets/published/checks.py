@@ -12,16 +12,20 @@ from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.inspect import Inspection, inspect
 from refresh_assets.published.io_managers import Refresh
 from refresh_assets.published.load import Load, Result
-
-VALUES_SHOWN = 50
+from refresh_assets.published.story import rows_by_value
 
 
 class Check(NamedTuple):
-    """A check's name, what it promises, and whether a failure stops what is downstream."""
+    """A check's name, what it promises, what to do where it fails, and whether that stops what is downstream."""
 
     name: str
-    description: str
+    promise: str
+    advice: str
     blocking: bool = False
+
+    @property
+    def description(self) -> str:
+        return f"{self.promise} If it fails: {self.advice}"
 
 
 class Verdict(NamedTuple):
@@ -44,16 +48,54 @@ class Verdict(NamedTuple):
 
 
 FILE_CHECKS = (
-    Check("row_count", "The file has as many rows as the manifest says.", blocking=True),
-    Check("sha256", "The bytes are those whose sha256 the manifest has."),
+    Check(
+        "row_count",
+        "The file has as many rows as the manifest says.",
+        "the table is left as it was; the publisher must mend the manifest or the file.",
+        blocking=True,
+    ),
+    Check(
+        "sha256",
+        "The bytes are those whose sha256 the manifest has.",
+        "the file was changed on this machine; materialize it again.",
+    ),
 )
 TABLE_CHECKS = (
-    Check("row_count", "The table holds as many rows as its last load left."),
-    Check("key_unique", "No two rows have the same key."),
-    Check("rows_accounted_for", "Every published row was either kept or left out by the filter."),
-    Check("drift", "Nobody changed the table's rows behind the last load."),
-    Check("versions", "The transform and the columns are those that their version numbers stand for."),
-    Check("verified", "This run compared the table with what is published, and did not meet another refresh."),
+    Check(
+        "row_count",
+        "The table holds as many rows as its last load left.",
+        "somebody writes the table at this moment; materialize it again, and find out who.",
+    ),
+    Check(
+        "key_unique",
+        "No two rows have the same key.",
+        "somebody else wrote rows and the table has no unique index on its key; add one.",
+    ),
+    Check(
+        "rows_accounted_for",
+        "Every published row was either kept or left out by the filter.",
+        "this is a fault of the refresh; tell who maintains it.",
+    ),
+    Check(
+        "drift",
+        "Nobody changed the table's rows behind the last load.",
+        "the rows were loaded again already; find out who wrote the table, and take the right away.",
+    ),
+    Check(
+        "versions",
+        "The transform and the columns are those that their version numbers stand for.",
+        "raise the number in the declaration, so that every job loads the table anew.",
+    ),
+    Check(
+        "verified",
+        "This run compared the table with what is published, and did not meet another refresh.",
+        "look at the other run; the next one verifies the table again.",
+    ),
+    Check(
+        "as_published",
+        "The table is made from the file that is published now, not from an earlier one by wish.",
+        "nothing is wrong while that is wished for; `refresh-assets reload TABLE published` ends it.",
+    ),
 )
 
 
@@ -70,12 +112,14 @@ def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCh
     agrees = counted == file.rows
     yield Verdict(
         agrees,
-        f"{counted} rows, as the manifest says" if agrees else f"staged {counted} rows; the manifest says {file.rows}",
+        f"{counted:,} rows, as the manifest says"
+        if agrees
+        else f"staged {counted} rows; the manifest says {file.rows}",
         {"rows": counted, "rows_in_manifest": file.rows},
     ).result(asset, "row_count")
     yield Verdict(
         file.layout.sha256 == file.sha256,
-        f"{file.bytes} bytes hashed again as they were checked",
+        f"{file.bytes:,} bytes hashed again as they were checked",
         {"sha256": file.layout.sha256, "sha256_in_manifest": file.sha256, "bytes": file.bytes},
     ).result(asset, "sha256")
 
@@ -93,16 +137,17 @@ def table_results(conn: Connection, asset: dg.AssetKey, refresh: Refresh) -> lis
         "drift": _drift(seen, refresh.load, result),
         "versions": _versions(seen, refresh.load, result),
         "verified": _verified(result),
+        "as_published": _as_published(refresh.load),
     }
     return [verdict.result(asset, name) for name, verdict in verdicts.items()]
 
 
 def _row_count(seen: Inspection) -> Verdict:
     if seen.recorded_rows is None:
-        return _passed(f"{seen.rows} rows; the last load was another job's and left no count", rows=seen.rows)
+        return _passed(f"{seen.rows:,} rows; the last load was another job's and left no count", rows=seen.rows)
     return Verdict(
         seen.rows == seen.recorded_rows,
-        f"{seen.rows} rows; the last load left {seen.recorded_rows}",
+        f"{seen.rows:,} rows; the last load left {seen.recorded_rows:,}",
         {"rows": seen.rows, "rows_of_last_load": seen.recorded_rows},
     )
 
@@ -111,7 +156,7 @@ def _key_unique(seen: Inspection) -> Verdict:
     how = f"guaranteed by the index {seen.unique_index}" if seen.unique_index else "counted"
     return Verdict(
         seen.repeated_keys == 0,
-        f"{seen.repeated_keys} keys stand in more than one row ({how})",
+        f"{seen.repeated_keys:,} keys stand in more than one row ({how})",
         {"repeated_keys": seen.repeated_keys, "how": how},
     )
 
@@ -124,14 +169,12 @@ def _accounted_for(seen: Inspection, load: Load, result: Result) -> Verdict:
     agrees = left_out == sum(count.rows for count in counts if not count.kept) if counts else left_out >= 0
     return Verdict(
         agrees and (load.table.filter is not None or left_out == 0),
-        f"{seen.recorded_staged} published = {seen.recorded_rows} kept + {left_out} left out by the filter",
+        f"{seen.recorded_staged:,} published = {seen.recorded_rows:,} kept + {left_out:,} left out by the filter",
         {
             "rows_staged": seen.recorded_staged,
             "rows_kept": seen.recorded_rows,
             "rows_left_out": left_out,
-            "rows_by_value": dg.JsonMetadataValue(
-                {str(count.value): {"rows": count.rows, "kept": count.kept} for count in counts[:VALUES_SHOWN]}
-            ),
+            **({"rows_by_value": rows_by_value(load.table, counts)} if counts else {}),
         },
     )
 
@@ -141,8 +184,14 @@ def _drift(seen: Inspection, load: Load, result: Result) -> Verdict:
     found = result.drift if loaded else seen.drift
     if found is None:
         return _passed("the rows are those of the last load")
-    repaired = "; they were loaded again" if loaded else ""
-    return Verdict(False, f"{load.schema}.{load.table.name}: {found}{repaired}", {"found": found})  # noqa: FBT003
+    told: dict[str, Any] = {"found": found}
+    repaired = ""
+    if loaded:
+        told |= {"added": result.added, "changed": result.changed, "removed": result.removed}
+        repaired = (
+            f"; they were loaded again: {result.added:,} added, {result.changed:,} changed, {result.removed:,} removed"
+        )
+    return Verdict(False, f"{load.schema}.{load.table.name}: {found}{repaired}", told)  # noqa: FBT003
 
 
 def _versions(seen: Inspection, load: Load, result: Result) -> Verdict:
@@ -165,6 +214,17 @@ def _verified(result: Result) -> Verdict:
         False,  # noqa: FBT003
         "another refresh held the lock: this run changed nothing and verified nothing",
         {"outcome": "locked"},
+        dg.AssetCheckSeverity.WARN,
+    )
+
+
+def _as_published(load: Load) -> Verdict:
+    if load.instead_of is None:
+        return _passed(f"made from the published {load.table.file}", sha256=load.sha256)
+    return Verdict(
+        False,  # noqa: FBT003
+        f"made from an earlier {load.table.file} by wish; it stays until another file is published",
+        {"sha256": load.sha256, "sha256_published": load.instead_of},
         dg.AssetCheckSeverity.WARN,
     )
 

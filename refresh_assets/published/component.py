@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import dagster as dg
+from pydantic import PrivateAttr
 
 from refresh_assets.published.assets import table_assets
 from refresh_assets.published.declaration import Column, RowFilter, Table
@@ -17,6 +18,7 @@ class DeclaredColumn(dg.Model, dg.Resolvable):
     expression: str | None = None
     published: bool = True
     published_type: str | None = None
+    description: str = ""
 
     def declaration(self) -> Column:
         return Column(**self.model_dump())
@@ -50,10 +52,19 @@ class PublishedTable(dg.Component, dg.Model, dg.Resolvable):
     shrink_limit: Annotated[float, "smallest share of the rows that a new load may leave"] = 0.5
     owners: list[str] = []  # noqa: RUF012
     description: str = ""
+    _declared: Table | None = PrivateAttr(default=None)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the assets. Raises DeclarationError where the declaration contradicts itself."""
-        return dg.Definitions(assets=table_assets(self.declaration(context.path.name)))
+        self._declared = self.declaration(context.path.name)
+        return dg.Definitions(assets=table_assets(self._declared))
+
+    @property
+    def declared(self) -> Table:
+        """The declaration that the assets were built from."""
+        if self._declared is None:
+            raise AssertionError("build_defs comes first")
+        return self._declared
 
     def declaration(self, folder: str) -> Table:
         return Table(

@@ -9,7 +9,12 @@ class FileConfig(dg.Config):
 
     sha256: str | None = Field(
         default=None,
-        description="Load this earlier file of the cache, named by its sha256, instead of the one published now.",
+        description="Load this earlier file of the cache, named by its sha256 (`refresh-assets history` lists them), "
+        "instead of the one published now. It stays until another file is published.",
+    )
+    published: bool = Field(
+        default=False,
+        description="Load what is published now, also where an earlier file was loaded by wish.",
     )
 
 

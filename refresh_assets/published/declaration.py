@@ -27,7 +27,7 @@ class Column:
 
     `type` is a Postgres type as in CREATE TABLE. `expression`, where given, is SQL over the file's columns whose value
     is stored instead of the published one; that one may then be NULL, and of another type, `published_type`. A column
-    that is not `published` stands in the table only.
+    that is not `published` stands in the table only. `description` says to people what it holds.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Column:
     expression: str | None = None
     published: bool = True
     published_type: str | None = None
+    description: str = field(default="", compare=False)
 
     @property
     def staged(self) -> Column:

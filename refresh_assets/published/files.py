@@ -17,7 +17,11 @@ from refresh_assets.settings import Settings
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file in the cache with what the manifest said of it (`rows`) and how it is laid out."""
+    """A file in the cache with what the manifest said of it (`rows`) and how it is laid out.
+
+    `instead_of` is the sha256 of the published file in whose place this earlier one is loaded by wish, `fetch_seconds`
+    the time that fetching it took, None where it was not fetched.
+    """
 
     name: str
     sha256: str
@@ -25,6 +29,8 @@ class PublishedFile:
     bytes: int
     path: Path
     layout: Layout
+    instead_of: str | None = None
+    fetch_seconds: float | None = None
 
 
 def cache_of(settings: Settings) -> Cache:

@@ -51,7 +51,11 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class PastLoad:
-    """A row of refresh_loads."""
+    """A row of refresh_loads.
+
+    `file` is the published file's name. `instead_of` is the sha256 of the published file in whose place an earlier one
+    was loaded by wish, None for all other loads.
+    """
 
     load_id: int
     loaded_at: datetime
@@ -61,6 +65,24 @@ class PastLoad:
     transform_fingerprint: str
     schema_fingerprint: str
     parts: Mapping[str, Any]
+    file: str
+    run_id: str | None
+    added: int
+    changed: int
+    removed: int
+    seconds: float
+    drifted: bool
+    shrink_accepted: bool
+    instead_of: str | None
+
+    @property
+    def rows(self) -> int:
+        return self.fingerprint.rows
+
+    @property
+    def sha256(self) -> str:
+        """The file that was loaded."""
+        return str(self.parts.get("input"))
 
 
 @dataclass(frozen=True)
@@ -77,13 +99,13 @@ class Counts:
 def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
     """Create the schema, refresh_state and refresh_loads where they are absent, in a transaction of its own."""
     schema_name = sql.Identifier(schema)
-    absent = conn.execute(_CREATE["absent"].format(schema=sql.Literal(schema))).fetchone()
-    if absent is None or not any(absent):
+    absent = _absent(conn, schema)
+    if not any(absent):
         return
     with conn.transaction():
         limit(conn, lock_seconds=lock_seconds, statement_seconds=lock_seconds + CREATE_SECONDS)
         conn.execute(_CREATE["create_lock"].format(schema=sql.Literal(schema)))
-        no_schema, no_state, no_loads = absent
+        no_schema, no_state, no_loads, no_wishes = absent
         # Each only where absent: the role may lack the right to create what somebody else made for it.
         if no_schema:
             conn.execute(_CREATE["schema"].format(schema=schema_name))
@@ -92,6 +114,19 @@ def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
         if no_loads:
             conn.execute(_CREATE["loads"].format(schema=schema_name))
             conn.execute(_CREATE["loads_index"].format(schema=schema_name))
+        if no_wishes:
+            conn.execute(_CREATE["loads_without_wishes"].format(schema=schema_name))
+
+
+def exists(conn: Connection, schema: str) -> bool:
+    """Tell whether refresh_state and refresh_loads are there: before the first load they are not."""
+    _no_schema, no_state, no_loads, _no_wishes = _absent(conn, schema)
+    return not (no_state or no_loads)
+
+
+def _absent(conn: Connection, schema: str) -> tuple[bool, bool, bool, bool]:
+    row: Any = conn.execute(_CREATE["absent"].format(schema=sql.Literal(schema))).fetchone()
+    return cast("tuple[bool, bool, bool, bool]", row)
 
 
 def try_lock(conn: Connection, schema: str, table: Table) -> bool:
@@ -110,11 +145,30 @@ def read_state(conn: Connection, schema: str, job: str) -> State | None:
 
 
 def last_load(conn: Connection, schema: str, job: str) -> PastLoad | None:
-    row: Any = conn.execute(_STATE["last_load"].format(schema=sql.Identifier(schema), job=sql.Literal(job))).fetchone()
-    if row is None:
-        return None
-    load_id, loaded_at, job_key, staged, kept, value, modulus, transform, columns, parts = row
-    return PastLoad(load_id, loaded_at, job_key, staged, Fingerprint(kept, value, modulus), transform, columns, parts)
+    return next(iter(past_loads(conn, schema, limit=1, job=job)), None)
+
+
+def past_loads(
+    conn: Connection, schema: str, *, limit: int, job: str | None = None, load_id: int | None = None
+) -> list[PastLoad]:
+    """Return the newest loads, the newest first: of one file, of one number, or of all."""
+    conditions: list[sql.Composable] = [compose.TRUE]
+    if job is not None:
+        conditions.append(sql.SQL("job = {}").format(sql.Literal(job)))
+    if load_id is not None:
+        conditions.append(sql.SQL("load_id = {}").format(sql.Literal(load_id)))
+    rows: Any = conn.execute(
+        _STATE["past_loads"].format(
+            schema=sql.Identifier(schema), condition=compose.AND.join(conditions), limit=sql.Literal(limit)
+        )
+    ).fetchall()
+    return [_past_load(*row) for row in rows]
+
+
+def _past_load(  # noqa: PLR0913, PLR0917 - the columns of the query
+    load_id: int, loaded_at: datetime, job_key: str, staged: int, kept: int, value: Decimal, modulus: int, *rest: Any
+) -> PastLoad:
+    return PastLoad(load_id, loaded_at, job_key, staged, Fingerprint(kept, value, modulus), *rest)
 
 
 def versions_used(conn: Connection, schema: str, job: str) -> list[tuple[str, str, str, str]]:
@@ -125,8 +179,10 @@ def versions_used(conn: Connection, schema: str, job: str) -> list[tuple[str, st
     return list(rows)
 
 
-def write(conn: Connection, load: Load, counts: Counts, fingerprint: Fingerprint, *, drifted: bool) -> int:
-    """Write the state and one row of history; return the load's number."""
+def write(
+    conn: Connection, load: Load, counts: Counts, fingerprint: Fingerprint, *, drifted: bool
+) -> tuple[int, datetime]:
+    """Write the state and one row of history; return the load's number and its time."""
     schema, job = sql.Identifier(load.schema), sql.Literal(load.table.file)
     common = {
         "schema": schema,
@@ -150,10 +206,11 @@ def write(conn: Connection, load: Load, counts: Counts, fingerprint: Fingerprint
             fingerprint_modulus=sql.Literal(fingerprint.modulus),
             transform_fingerprint=sql.Literal(transform_fingerprint(load.table)),
             schema_fingerprint=sql.Literal(schema_fingerprint(load.table)),
+            instead_of=sql.Literal(load.instead_of),
         )
     ).fetchone()
     conn.execute(_STATE["prune_loads"].format(schema=schema, job=job, keep=sql.Literal(LOADS_KEPT)))
-    return int(row[0])
+    return int(row[0]), row[1]
 
 
 def fingerprint(conn: Connection, schema: str, table: Table, modulus: int) -> Fingerprint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import Any
 
 import dagster as dg
@@ -14,22 +15,30 @@ from pydantic import PrivateAttr
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published import metadata
 from refresh_assets.published.cache import Cache
 from refresh_assets.published.files import PublishedFile, cache_of, checked
+from refresh_assets.published.glance import glance
 from refresh_assets.published.load import Load, Result
 from refresh_assets.published.manifest import Manifest
+from refresh_assets.published.progress import Progress
 from refresh_assets.published.replace import replace
+from refresh_assets.published.story import Story
 from refresh_assets.secrets import masking
 from refresh_assets.settings import Settings, read_settings
+from refresh_assets.telling import telling
 
 
 @dataclass
 class Refresh:
-    """A load on its way into the table; the IO manager adds what came of it."""
+    """A load on its way into the table; the IO manager adds what came of it.
+
+    `file` is the asset of the file, `fetch_seconds` the time that fetching it took in this run.
+    """
 
     load: Load
     settings: Settings
+    file: dg.AssetKey
+    fetch_seconds: float | None = None
     result: Result | None = None
 
 
@@ -70,13 +79,15 @@ class PublishedFileIOManager(dg.ConfigurableIOManager):
             raise RefreshError(f"no file was ever fetched; materialize `{asset}` first")
         with masking():
             cache: Cache = cache_of(read_settings())
+            told = _last_metadata(context)
             cached = cache.get(str(sha256.value))
             if cached is None:
                 raise RefreshError(
                     f"the file of the last materialization (sha256 {sha256.value}) is not in the cache of this host; "
                     f"materialize `{asset}` again"
                 )
-            return checked(cached, cached.name)
+            instead_of = told.get("instead_of")
+            return replaced(checked(cached, cached.name), instead_of=instead_of.value if instead_of else None)
 
 
 class TableIOManager(dg.ConfigurableIOManager):
@@ -84,15 +95,26 @@ class TableIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Refresh) -> None:
         """Replace the table's rows. Raises what `replace` raises; then nothing has changed."""
-        with masking(), connect(obj.settings.postgres, f"refresh-assets {obj.load.table.name}") as conn:
+        load, settings = obj.load, obj.settings
+        size = load.layout.bytes - load.layout.data_offset
+        progress = Progress(f"{load.table.file}: staged", context.log.info, size, load.rows)
+        with (
+            telling(context.log, load.table.name),
+            masking(),
+            connect(settings.postgres, f"refresh-assets {load.table.name}") as conn,
+        ):
             obj.result = replace(
                 conn,
-                obj.load,
-                lock_seconds=obj.settings.lock_timeout,
-                statement_seconds=obj.settings.statement_timeout,
+                load,
+                lock_seconds=settings.lock_timeout,
+                statement_seconds=settings.statement_timeout,
+                progress=progress,
             )
-        context.log.info("%s: %s", obj.load.table.name, obj.result.message)
-        context.add_output_metadata(metadata.of_result(obj.load, obj.result))
+            seen = glance(conn, load.schema, load.table)
+        context.log.info("%s: %s", load.table.name, obj.result.message)
+        earlier = _last_metadata(context)
+        story = Story(load, obj.result, seen, settings.postgres, obj.file, obj.fetch_seconds, earlier)
+        context.add_output_metadata(story.metadata())
         if obj.result.outcome == "locked":
             _keep_versions(context)
         else:
@@ -119,8 +141,9 @@ def _keep_versions(context: dg.OutputContext) -> None:
             used.data_version = provenance.input_data_versions.get(upstream) if provenance else None
 
 
-def _last_metadata(context: dg.InputContext) -> Any:
+def _last_metadata(context: dg.InputContext | dg.OutputContext) -> Any:
     """Return the metadata of the asset's last materialization, empty where there is none."""
-    event = context.instance.get_latest_materialization_event(context.asset_key)
+    instance = context.instance if isinstance(context, dg.InputContext) else context.step_context.instance
+    event = instance.get_latest_materialization_event(context.asset_key)
     materialization = event.asset_materialization if event else None
     return materialization.metadata if materialization else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ class Load:
     """One file to be loaded into one table.
 
     `allowed` holds the values that the table's filter keeps, None without a filter. `rows` is the manifest's count.
+    `instead_of` is the sha256 of the published file in whose place this earlier one is loaded by wish.
     """
 
     table: Table
@@ -31,6 +33,7 @@ class Load:
     allowed: tuple[str, ...] | None = None
     accept_shrink: bool = False
     run_id: str | None = None
+    instead_of: str | None = None
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -61,7 +64,12 @@ class Samples:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run did to a table. Row counts are None where this run did not learn them."""
+    """What a run did to a table. Row counts are None where this run did not learn them.
+
+    `load_id`, `loaded_at` and `loaded_by` (a run) are those of the load that the table holds now, `earlier` tells that
+    it is an earlier file's, loaded by wish. `last_changes` are the rows that load added, changed and removed, where it
+    is not this run's. `phases` has seconds by phase: compare, stage, apply.
+    """
 
     outcome: Outcome
     job_key: str
@@ -77,7 +85,11 @@ class Result:
     drift: str | None = None
     # Which version numbers were left alone although what they stand for was changed.
     unbumped: tuple[str, ...] = ()
+    earlier: bool = False
     load_id: int | None = None
+    loaded_at: datetime | None = None
+    loaded_by: str | None = None
+    last_changes: tuple[int, int, int] | None = None
     filter_counts: Sequence[FilterCount] = ()
     samples: Samples = Samples()
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -93,6 +105,8 @@ class Result:
 
     @property
     def _reason(self) -> str:
+        if self.earlier:
+            return "earlier file by wish"
         if self.first_load:
             return "first load"
         if self.changed_parts:

@@ -16,7 +16,7 @@ from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published import history
 from refresh_assets.published.explain import explain
 from refresh_assets.published.guards import ShrinkRefusedError, check_shrink
-from refresh_assets.published.history import Counts, Fingerprint
+from refresh_assets.published.history import Counts, Fingerprint, PastLoad
 from refresh_assets.published.job_key import changed_parts
 from refresh_assets.published.load import Load, Outcome, Result
 from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
@@ -70,14 +70,14 @@ def _attempt(
 
 @dataclass
 class _Phases:
-    """Seconds spent in each phase, in the order in which they came."""
+    """Seconds spent in each phase: compare (with what is there), stage, apply."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
 
     def end(self, phase: str) -> None:
         now = time.monotonic()
-        self.seconds[phase] = now - self._since
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._since
         self._since = now
 
 
@@ -97,13 +97,14 @@ class _Replace:
         if not history.try_lock(self.conn, self.load.schema, self.load.table):
             return self._result("locked")
         standing = Standing.read(self.conn, self.load)
-        self.phases.end("compare state")
+        self.phases.end("compare")
         if standing.same_key and standing.drift is None:
             return self._result(
                 "unchanged",
                 rows=self.target.count(),
                 rows_staged=standing.last.rows_staged if standing.last else None,
                 unbumped=standing.unbumped,
+                **_of_last(standing.last),
             )
         return self._load(standing)
 
@@ -119,12 +120,11 @@ class _Replace:
             # Rows that came in behind the last load are no reason to refuse to load it again.
             before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
             self._check_shrink(source, before, parts, standing.last.rows_staged if standing.last else None)
-        changes = self.target.replace(source, rows_before, new=new)
-        self.phases.end("apply")
+        changes = self.target.replace(source, rows_before, new=new, compared=lambda: self.phases.end("compare"))
         fingerprint = self._verify(source)
         counts = Counts(self.load.rows, source.rows, changes.added, changes.changed, changes.removed)
-        load_id = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
-        self.phases.end("verify")
+        load_id, loaded_at = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
+        self.phases.end("apply")
         return self._result(
             "loaded",
             rows=source.rows,
@@ -137,6 +137,9 @@ class _Replace:
             drift=drift,
             unbumped=standing.unbumped,
             load_id=load_id,
+            loaded_at=loaded_at,
+            loaded_by=self.load.run_id,
+            earlier=self.load.instead_of is not None,
             filter_counts=source.filter_counts,
             samples=changes.samples,
         )
@@ -164,3 +167,16 @@ class _Replace:
 
     def _result(self, outcome: Outcome, **what: Any) -> Result:
         return Result(outcome, self.load.job_key, self.load.parts, phases=self.phases.seconds, **what)
+
+
+def _of_last(last: PastLoad | None) -> dict[str, Any]:
+    """Return what a result tells of the load that the table holds already; nothing where another job loaded it."""
+    if last is None:
+        return {}
+    return {
+        "load_id": last.load_id,
+        "loaded_at": last.loaded_at,
+        "loaded_by": last.run_id,
+        "earlier": last.instead_of is not None,
+        "last_changes": (last.added, last.changed, last.removed),
+    }

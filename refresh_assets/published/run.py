@@ -28,6 +28,7 @@ from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.published.assets import MANIFEST
+from refresh_assets.published.choice import Wish
 from refresh_assets.published.report import failed_checks, report_of, tracebacks
 from refresh_assets.published.schedules import JOB
 from refresh_assets.published.table_report import TableReport
@@ -100,8 +101,10 @@ def storage(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> Refreshed:
-    """Run the weekly job over some tables in this process.
+def refresh(
+    house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool, wish: Wish | None = None
+) -> Refreshed:
+    """Run the weekly job over some tables in this process; `wish` names the file to load where it is not the usual one.
 
     Raises RefreshError where Dagster's storage cannot be reached.
     """
@@ -109,9 +112,9 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
     with _Signals() as signals, storage(settings.home) as instance:
         run = instance.create_run_for_job(
             job,
-            run_config=_run_config(tables, accept_shrink=accept_shrink),
-            asset_selection=_selection(tables),
-            tags={STARTED_BY_TAG: "command line"},
+            run_config=_run_config(tables, accept_shrink=accept_shrink, wish=wish),
+            asset_selection=_selection(tables, wish),
+            tags={STARTED_BY_TAG: "command line", **({"refresh/reload": _named(wish)} if wish else {})},
             remote_job_origin=_origin(),
         )
         with contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
@@ -123,17 +126,27 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
         return Refreshed(reports, failed_checks(events), tracebacks(events))
 
 
-def _selection(tables: Sequence[str]) -> frozenset[dg.AssetKey]:
+def _selection(tables: Sequence[str], wish: Wish | None) -> frozenset[dg.AssetKey]:
     keys = [dg.AssetKey(f"{table}{part}") for table in tables for part in ("_csv", TABLE_SUFFIX)]
-    return frozenset([MANIFEST, *keys])
+    # A file of the cache can be loaded while the publisher does not answer.
+    return frozenset(keys if wish and wish.sha256 else [MANIFEST, *keys])
 
 
-def _run_config(tables: Sequence[str], *, accept_shrink: bool) -> dict[str, Any]:
+def _run_config(tables: Sequence[str], *, accept_shrink: bool, wish: Wish | None) -> dict[str, Any]:
     # Standard error is for people: what the UI shows in full is not repeated there, and tracebacks come at the end.
     config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    if accept_shrink:
-        config["ops"] = {f"{table}{TABLE_SUFFIX}": {"config": {"accept_shrink": True}} for table in tables}
-    return config
+    ops: dict[str, Any] = {}
+    for table in tables:
+        if accept_shrink:
+            ops[f"{table}{TABLE_SUFFIX}"] = {"config": {"accept_shrink": True}}
+        if wish:
+            file = {"sha256": wish.sha256} if wish.sha256 else {"published": wish.published}
+            ops[f"{table}_csv"] = {"config": file}
+    return {**config, "ops": ops} if ops else config
+
+
+def _named(wish: Wish) -> str:
+    return wish.sha256 or "published"
 
 
 def _origin() -> RemoteJobOrigin:

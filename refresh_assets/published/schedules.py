@@ -12,7 +12,9 @@ CRON = "17 4 * * 1"
 weekly_refresh = dg.define_asset_job(
     JOB,
     selection=dg.AssetSelection.groups(GROUP),
-    description="Fetches the manifest and every declared file, and makes each table equal to its file.",
+    description="Fetches the manifest and every declared file, and makes each table equal to its file. A table that is "
+    "equal already is verified and left alone. One bad file does not hold up the other tables.",
+    tags={"refresh/what": "published tables"},
 )
 
 
@@ -24,5 +26,7 @@ def weekly_schedule(timezone: str) -> dg.ScheduleDefinition:
         cron_schedule=CRON,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Mondays at 04:17, time zone {timezone} (setting REFRESH_TIMEZONE).",
+        description=f"Refreshes every published table, Mondays at 04:17, time zone {timezone} (setting "
+        "REFRESH_TIMEZONE). A slot that was missed while everything was down is caught up once.",
+        tags={"refresh/started_by": "schedule"},
     )

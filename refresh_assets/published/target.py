@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,8 +103,12 @@ class Target:
         """Let other writers wait, and readers pass, to the transaction's end."""
         self.conn.execute(_APPLY["lock_target"].format(target=self.name))
 
-    def replace(self, source: Source, rows_before: int, *, new: bool) -> Changes:
+    def replace(
+        self, source: Source, rows_before: int, *, new: bool, compared: Callable[[], None] = lambda: None
+    ) -> Changes:
         """Make the table hold exactly the source's rows; `new` is what `create` told.
+
+        `compared` is called when it is known what differs, before anything is changed.
 
         Raises RefreshError where it cannot, and RepeatedKeyError where the key was not checked and is not unique.
         """
@@ -111,7 +116,9 @@ class Target:
         self.conn.execute(_SESSION["sort_memory"])
         try:
             changes = (
-                self._apply_delta(source, cast_target, rows_before) if rows_before else self._fill(source, new=new)
+                self._apply_delta(source, cast_target, rows_before, compared)
+                if rows_before
+                else self._fill(source, new=new)
             )
             # What is deferred to the commit must not come behind the look at what was written.
             self.conn.execute(_APPLY["constraints_now"])
@@ -203,7 +210,9 @@ class Target:
             for part in split(pages, max(1, pages // PART_PAGES))
         )
 
-    def _apply_delta(self, source: Source, cast_target: frozenset[str], rows_before: int) -> Changes:
+    def _apply_delta(
+        self, source: Source, cast_target: frozenset[str], rows_before: int, compared: Callable[[], None]
+    ) -> Changes:
         key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
         columns = compose.COMMA.join(
             [
@@ -225,6 +234,7 @@ class Target:
         if not source.key_checked:
             self._check_key(source, each_met_its_own=source.rows - added == rows_before - removed)
         samples = self._samples()
+        compared()
         try:
             with self.conn.transaction():
                 self._change(source, key, rest)

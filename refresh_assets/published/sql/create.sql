@@ -2,7 +2,13 @@
 SELECT
     to_regnamespace(quote_ident({schema})) IS NULL,
     to_regclass(format('%I.refresh_state', {schema}::text)) IS NULL,
-    to_regclass(format('%I.refresh_loads', {schema}::text)) IS NULL
+    to_regclass(format('%I.refresh_loads', {schema}::text)) IS NULL,
+    EXISTS (
+        SELECT FROM pg_class
+        WHERE oid = to_regclass(format('%I.refresh_loads', {schema}::text)) AND NOT EXISTS (
+            SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND attname = 'instead_of' AND NOT attisdropped
+        )
+    )
 
 -- name: create_lock
 SELECT pg_advisory_xact_lock(hashtext('refresh:create:' || {schema}))
@@ -36,8 +42,12 @@ CREATE TABLE IF NOT EXISTS {schema}.refresh_loads (
     fingerprint numeric NOT NULL,
     fingerprint_modulus bigint NOT NULL,
     transform_fingerprint text NOT NULL,
-    schema_fingerprint text NOT NULL
+    schema_fingerprint text NOT NULL,
+    instead_of text
 )
+
+-- name: loads_without_wishes
+ALTER TABLE {schema}.refresh_loads ADD COLUMN IF NOT EXISTS instead_of text
 
 -- name: loads_index
 CREATE INDEX IF NOT EXISTS refresh_loads_job ON {schema}.refresh_loads (job, load_id DESC)

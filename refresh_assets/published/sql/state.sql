@@ -4,14 +4,17 @@ SELECT pg_try_advisory_xact_lock(hashtext('refresh:' || {name}))
 -- name: state
 SELECT job_key, parts FROM {schema}.refresh_state WHERE job = {job}
 
--- name: last_load
+-- name: past_loads
 SELECT
     load_id, loaded_at, job_key, rows_staged, rows_kept, fingerprint, fingerprint_modulus,
-    transform_fingerprint, schema_fingerprint, parts
+    transform_fingerprint, schema_fingerprint, parts, job, run_id, added, changed, removed, seconds, drifted,
+    shrink_accepted,
+    -- A table of an earlier version has no such column until the next load.
+    to_jsonb(refresh_loads) ->> 'instead_of'
 FROM {schema}.refresh_loads
-WHERE job = {job}
+WHERE {condition}
 ORDER BY load_id DESC
-LIMIT 1
+LIMIT {limit}
 
 -- name: versions_used
 SELECT DISTINCT parts ->> 'transform', transform_fingerprint, parts ->> 'schema', schema_fingerprint
@@ -26,12 +29,12 @@ ON CONFLICT (job) DO UPDATE SET job_key = excluded.job_key, parts = excluded.par
 -- name: write_load
 INSERT INTO {schema}.refresh_loads (
     job, job_key, parts, run_id, rows_staged, rows_kept, added, changed, removed, seconds, drifted, shrink_accepted,
-    fingerprint, fingerprint_modulus, transform_fingerprint, schema_fingerprint
+    fingerprint, fingerprint_modulus, transform_fingerprint, schema_fingerprint, instead_of
 )
 VALUES (
     {job}, {job_key}, {parts}, {run_id}, {rows_staged}, {rows_kept}, {added}, {changed}, {removed},
     extract(epoch FROM clock_timestamp() - transaction_timestamp()), {drifted}, {shrink_accepted},
-    {fingerprint}, {fingerprint_modulus}, {transform_fingerprint}, {schema_fingerprint}
+    {fingerprint}, {fingerprint_modulus}, {transform_fingerprint}, {schema_fingerprint}, {instead_of}
 )
 RETURNING load_id, loaded_at, seconds
 
