@@ -89,7 +89,7 @@ def test_what_the_page_says_gives_a_table_with_rows_and_checks(newcomer: Newcome
         "SELECT asset_key, count(*), bool_and(execution_status = 'SUCCEEDED') FROM dagster.asset_check_executions "
         "GROUP BY 1 ORDER BY 1"
     )
-    assert checks == [('["publishers_csv"]', 2, True), ('["publishers_table"]', 6, True)]
+    assert checks == [('["publishers_csv"]', 2, True), ('["publishers_table"]', 7, True)]
 
 
 @pytest.mark.slow
