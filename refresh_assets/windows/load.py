@@ -1,0 +1,257 @@
+"""Loading windows: each is replaced, and the marker moved, in one transaction under the window's lock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import psycopg
+import tenacity
+from psycopg import errors, sql
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.queries import queries
+from refresh_assets.windows import session, state
+from refresh_assets.windows.due import Plan
+from refresh_assets.windows.source import EventSource, LineCounts, Seen, Staged
+from refresh_assets.windows.state import JOB, State
+from refresh_assets.windows.suppress import suppress
+from refresh_assets.windows.window import Window
+
+ATTEMPTS = 5
+# So many windows are counted in one pass over the log, and locked at once: their locks have a place in shared memory.
+PASS = 1000
+Outcome = Literal["loaded", "unchanged", "locked", "failed"]
+T = TypeVar("T")
+_LOAD = queries("refresh_assets.windows", "sql/load.sql")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one window: its rows as published with their digest, or why it was not loaded."""
+
+    window: Window
+    outcome: Outcome
+    rows: int | None = None
+    digest: str | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        texts = {
+            "loaded": f"loaded {self.rows} rows",
+            "unchanged": f"unchanged, {self.rows} rows: another run loaded it just now",
+            "locked": "locked: another run is loading it; nothing was done",
+            "failed": f"failed: {self.reason}",
+        }
+        return f"{self.window}: {texts[self.outcome]}"
+
+
+@dataclass
+class Result:
+    """What became of all windows, in the order in which they were done, and of the lines of log files."""
+
+    done: list[Done] = field(default_factory=list)
+    lines: LineCounts | None = None
+    standing: State | None = None
+
+    def of(self, outcome: Outcome) -> list[Done]:
+        return [done for done in self.done if done.outcome == outcome]
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How windows are loaded: `only_due` leaves alone what another run has loaded since; times are seconds."""
+
+    plan: Plan
+    source: EventSource
+    min_cell: int
+    run_id: str | None = None
+    only_due: bool = False
+    lock_seconds: float = 30
+    statement_seconds: float = 3600
+    told: Callable[[Done], None] = lambda _done: None
+
+
+def load(conn: Connection, loading: Loading, windows: Sequence[Window]) -> Result:
+    """Load windows on `conn`, oldest first, and tell of each when it is committed.
+
+    A window that fails is rolled back alone, the others are loaded; it is among the result. Where the log cannot be read
+    or the database is gone, RefreshError is raised: what was told of is loaded, the other windows are as they were.
+    """
+    result = Result()
+    schema = loading.plan.schema
+    with _explained(f"loading windows into {schema}.activity_metrics"):
+        session.prepare(conn, lock_seconds=loading.lock_seconds, statement_seconds=loading.statement_seconds)
+        state.create_tables(conn, schema, loading.lock_seconds)
+        state.check_grid(state.read_state(conn, schema), loading.plan.grid, schema)
+        ordered = sorted(set(windows))
+        for start in range(0, len(ordered), PASS):
+            _Pass(conn, loading, ordered[start : start + PASS], ordered[0].since, result).run()
+    return result
+
+
+@dataclass
+class _Pass:
+    """One pass over the log."""
+
+    conn: Connection
+    loading: Loading
+    windows: Sequence[Window]
+    first: datetime
+    result: Result
+
+    def run(self) -> None:
+        schema = self.loading.plan.schema
+        try:
+            free = session.try_locks(self.conn, schema, self.windows)
+            for window in self.windows:
+                if window not in free:
+                    self._tell(Done(window, "locked"))
+            wanted = list(self._still_due(free))
+            if wanted:
+                staged = _patiently(self._stage, wanted)
+                self.result.lines = _sum(self.result.lines, staged.lines)
+                for window in wanted:
+                    self._replace(window, staged.seen)
+        finally:
+            if not self.conn.closed and not self.conn.broken:
+                session.unlock(self.conn)
+
+    def _tell(self, done: Done) -> None:
+        self.result.done.append(done)
+        self.loading.told(done)
+
+    def _still_due(self, windows: Sequence[Window]) -> Iterator[Window]:
+        """Yield the windows to load; where only due ones are, tell of those that another run loaded meanwhile."""
+        if not windows or not self.loading.only_due:
+            yield from windows
+            return
+        found = state.loads(self.conn, self.loading.plan.schema, windows[0].since, windows[-1].until)
+        loaded = {load.window: load for load in found if load.stale_since is None}
+        for window in windows:
+            if window in loaded:
+                self._tell(Done(window, "unchanged", loaded[window].rows, loaded[window].digest))
+            else:
+                yield window
+
+    def _stage(self, windows: Sequence[Window]) -> Staged:
+        """Fill `window_cells` and `window_rows`, in a transaction of their own."""
+        with self.conn.transaction():
+            for statement in ("drop_stage", "cells", "rows"):
+                self.conn.execute(_LOAD[statement])
+            staged = self.loading.source.stage(self.conn, windows, lambda _events: None)
+            self.conn.execute(_LOAD["analyze_cells"])
+            self._check_cells(windows)
+            suppress(self.conn, self.loading.min_cell)
+            self.conn.execute(_LOAD["rows_index"])
+        return staged
+
+    def _check_cells(self, windows: Sequence[Window]) -> None:
+        row: Any = self.conn.execute(
+            _LOAD["strays"].format(
+                sinces=sql.Literal([window.since for window in windows]),
+                untils=sql.Literal([window.until for window in windows]),
+            )
+        ).fetchone()
+        if row[0]:
+            raise AssertionError("the source counted events outside the windows that it was asked for")
+
+    def _replace(self, window: Window, seen: Mapping[Window, Seen]) -> None:
+        try:
+            done, self.result.standing = _patiently(self._replace_once, window, seen[window])
+        except psycopg.Error as error:
+            # A lock that is waited for in vain would be waited for again with every other window.
+            if self.conn.closed or self.conn.broken or isinstance(error, errors.OperationalError):
+                raise
+            done = Done(window, "failed", reason=words(error))
+        except RefreshError as error:
+            done = Done(window, "failed", reason=str(error))
+        self._tell(done)
+
+    def _replace_once(self, window: Window, seen: Seen) -> tuple[Done, State]:
+        plan = self.loading.plan
+        common = {
+            "schema": sql.Identifier(plan.schema),
+            "job": sql.Literal(JOB),
+            "since": sql.Literal(window.since),
+            "until": sql.Literal(window.until),
+        }
+
+        def execute(statement: str, **values: Any) -> psycopg.Cursor[tuple[object, ...]]:
+            literals = {name: sql.Literal(value) for name, value in values.items()}
+            return self.conn.execute(_LOAD[statement].format(**common, **literals))
+
+        with self.conn.transaction():
+            execute("begin_state", first=self.first, cron=plan.grid.cron, timezone=plan.grid.timezone)
+            held: Any = execute("hold_state").fetchone()
+            state.check_grid(State(*held), plan.grid, plan.schema)
+            execute("delete")
+            execute("insert")
+            rows, digest = _two(execute("digest").fetchone())
+            written = execute(
+                "write_load",
+                rows=rows,
+                rows_digest=digest,
+                source_mark=state.mark_of(seen),
+                run_id=self.loading.run_id,
+            )
+            if written.rowcount != 1:
+                raise RefreshError(f"a window that begins with {window} and ends elsewhere is loaded already")
+            advanced: Any = execute("advance").fetchone()
+        return Done(window, "loaded", rows, digest), State(*advanced)
+
+
+def _two(row: Any) -> tuple[int, str]:
+    rows, digest = row
+    return rows, digest
+
+
+def _sum(one: LineCounts | None, other: LineCounts | None) -> LineCounts | None:
+    if one is None or other is None:
+        return one or other
+    return LineCounts(
+        one.read + other.read,
+        one.blank + other.blank,
+        one.comment + other.comment,
+        one.broken + other.broken,
+        one.other + other.other,
+    )
+
+
+def _patiently(what: Callable[..., T], *args: Any) -> T:
+    """Call it, and again, at most five times in all, where the database gave way to another transaction."""
+    attempts = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((errors.SerializationFailure, errors.DeadlockDetected)),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+        before_sleep=lambda _state: _log.warning("the database gave way to another transaction; trying again"),
+        reraise=True,
+    )
+    return attempts(what, *args)
+
+
+class _explained:  # noqa: N801 - reads as what it does in a with statement
+    """Raise a RefreshError in place of a database error, whose details may hold the numbers of a row."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise RefreshError(f"{self._what}: {words(error)}") from None
+
+
+def words(error: psycopg.Error) -> str:
+    """Return what the database said, without the details, which may hold the numbers of a suppressed row."""
+    said = error.diag.message_primary
+    if isinstance(error, errors.LockNotAvailable):
+        return "lock time-out: another session holds a lock that is needed; the next run tries again"
+    return f"{said} (SQLSTATE {error.sqlstate})" if said else str(error).strip() or type(error).__name__
