@@ -11,6 +11,7 @@ from refresh_assets.commands.check import check
 from refresh_assets.commands.run import run
 from refresh_assets.commands.status import status
 from refresh_assets.commands.up import up
+from refresh_assets.commands.windows import windows
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,7 +24,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (up, run, check, status):
+for command in (up, run, check, status, windows):
     main.add_command(command)
 
 

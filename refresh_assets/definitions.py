@@ -16,6 +16,7 @@ from refresh_assets.published.declaration import DeclarationError
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
 from refresh_assets.settings import read_base, read_timezone
+from refresh_assets.windows.definitions import windows_defs
 
 
 def build_defs(**overrides: Any) -> dg.Definitions:
@@ -36,7 +37,7 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )
-    return dg.Definitions.merge(own, declared_tables())
+    return dg.Definitions.merge(own, declared_tables(), windows_defs())
 
 
 def declared_tables() -> dg.Definitions:

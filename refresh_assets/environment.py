@@ -96,4 +96,18 @@ SETTINGS: tuple[Setting, ...] = (
         "10",
     ),
     Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`", "15"),
+    Setting(
+        "WINDOW_SOURCE",
+        "the event log that is counted by windows: `table` or `files`; while it is unset there are no windows",
+    ),
+    Setting(
+        "WINDOW_CRON",
+        "cron expression of the windows' schedule; a window lasts from one tick to the next",
+        "15 4 * * 1-5",
+    ),
+    Setting("WINDOW_TIMEZONE", "time zone of that cron, as an IANA name; without it REFRESH_TIMEZONE"),
+    Setting("WINDOW_START", "date from which windows may be loaded", "2024-01-01"),
+    Setting("WINDOW_BOOTSTRAP_DAYS", "days before now that the very first run covers", "7"),
+    Setting("WINDOW_LATE_DAYS", "days after its end for which a loaded window is watched for late events", "7"),
+    Setting("WINDOW_MIN_CELL", "learners below which the numbers of a row are hidden", "5"),
 )

@@ -8,6 +8,9 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 from dagster_shared.error import SerializableErrorInfo
 
+from refresh_assets.errors import RefreshError
+from refresh_assets.secrets import mask
+
 INTERRUPTED = "DagsterExecutionInterruptedError"
 _WRAPPERS = ("Dagster", "SensorExecutionError", "ScheduleExecutionError")
 
@@ -23,6 +26,27 @@ def words(error: SerializableErrorInfo) -> str:
     """Return an error's text, all its lines, without the name of its class."""
     kind, colon, text = error.message.strip().partition(": ")
     return text if colon and kind.endswith(error.cls_name or "\n") else error.message.strip()
+
+
+def reason(error: BaseException) -> str:
+    """Return an exception's text on one line, without secrets, and that of what caused it where it is not ours."""
+    text = str(error) or type(error).__name__
+    if not isinstance(error, RefreshError) and error.__cause__ is not None:
+        text += f"; caused by {error.__cause__}"
+    return on_one_line(mask(text))
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
+    """Return what each failed check of a run says, but for those whose failure is the step's."""
+    return [
+        f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
+        for evaluation in evaluations(events)
+        if not evaluation.passed and not evaluation.blocking
+    ]
 
 
 def evaluations(events: Iterable[dg.DagsterEvent]) -> Iterable[AssetCheckEvaluation]:

@@ -17,7 +17,8 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     """Tell how tables, owed mail and the daemon stand; exit 1 if something is overdue."""
     quiet()
     from refresh_assets.alerts.standing import standing
-    from refresh_assets.published.run import House, storage
+    from refresh_assets.published.run import House
+    from refresh_assets.recorded import storage
     from refresh_assets.secrets import masked
     from refresh_assets.settings import read_home
 

@@ -9,9 +9,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
-from refresh_assets.errors import RefreshError
-from refresh_assets.reasons import INTERRUPTED, evaluations, innermost, words
-from refresh_assets.secrets import mask
+from refresh_assets.reasons import INTERRUPTED, evaluations, innermost, on_one_line, words
 
 ENDED = "the run was ended before the table was refreshed; nothing of it was changed"
 
@@ -71,29 +69,12 @@ class TableReport:
         return values
 
 
-def reason(error: BaseException) -> str:
-    """Return an exception's text on one line, without secrets, and that of what caused it where it is not ours."""
-    text = str(error) or type(error).__name__
-    if not isinstance(error, RefreshError) and error.__cause__ is not None:
-        text += f"; caused by {error.__cause__}"
-    return _one_line(mask(text))
-
-
-def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
-    """Return what each failed check of a run says, but for those whose failure is the table's."""
-    return [
-        f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
-        for evaluation in evaluations(events)
-        if not evaluation.passed and not evaluation.blocking
-    ]
-
-
 def _error(table: str, events: Sequence[dg.DagsterEvent]) -> str | None:
     """Return why a table was not refreshed: the first failure among its steps."""
     steps = ("manifest", f"{table}_csv", f"{table}_table")
     for evaluation in evaluations(events):
         if evaluation.blocking and not evaluation.passed and evaluation.asset_key.to_user_string() in steps:
-            return _one_line(evaluation.description or evaluation.check_name)
+            return on_one_line(evaluation.description or evaluation.check_name)
     for event in events:
         if event.is_step_failure and event.step_key in steps and event.step_failure_data.error is not None:
             return _root(event.step_failure_data.error)
@@ -107,7 +88,7 @@ def _error(table: str, events: Sequence[dg.DagsterEvent]) -> str | None:
 
 def _root(error: SerializableErrorInfo) -> str:
     error = innermost(error)
-    return ENDED if error.cls_name == INTERRUPTED else _one_line(words(error))
+    return ENDED if error.cls_name == INTERRUPTED else on_one_line(words(error))
 
 
 def _materialization(table: str, events: Iterable[dg.DagsterEvent]) -> dict[str, Any] | None:
@@ -117,7 +98,3 @@ def _materialization(table: str, events: Iterable[dg.DagsterEvent]) -> dict[str,
             metadata = event.step_materialization_data.materialization.metadata
             return {name: getattr(value, "value", value) for name, value in metadata.items()}
     return None
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

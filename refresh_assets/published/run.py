@@ -1,41 +1,23 @@
-"""One refresh in this very process, recorded in Dagster's storage like any run. Upper floor: imports dagster."""
+"""One refresh of tables in this very process, recorded like any run. Upper floor: imports dagster."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dagster as dg
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.errors import DagsterExecutionInterruptedError
-from dagster._core.execution.api import execute_run
-from dagster._core.remote_origin import (
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
-from refresh_assets.instance import prepare_home
 from refresh_assets.published.assets import MANIFEST
-from refresh_assets.published.report import TableReport, failed_checks, reason
+from refresh_assets.published.report import TableReport
 from refresh_assets.published.schedules import JOB
+from refresh_assets.reasons import failed_checks, reason
+from refresh_assets.recorded import record_run, storage
 from refresh_assets.settings import Settings
 
 TABLE_SUFFIX = "_table"
-MODULE = "refresh_assets.definitions"
-LOCATION = "refresh_assets"
-REPOSITORY = "__repository__"
-STORAGE_STATEMENT_MILLISECONDS = 60_000
 
 
 @dataclass(frozen=True)
@@ -82,20 +64,6 @@ class Refreshed(NamedTuple):
     failed_checks: list[str]
 
 
-@contextlib.contextmanager
-def storage(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Open Dagster's storage as DAGSTER_HOME configures it, or the project's configuration in a folder of `home`.
-
-    Raises RefreshError where it cannot be reached.
-    """
-    if not os.environ.get("DAGSTER_HOME", "").strip():
-        os.environ["DAGSTER_HOME"] = str(prepare_home(home))
-    with dg.DagsterInstance.get() as instance:
-        # What keeps connections open in the webserver spares a run a new one for every event that it stores.
-        instance.optimize_for_webserver(STORAGE_STATEMENT_MILLISECONDS, pool_recycle=3600, max_overflow=5)
-        yield instance
-
-
 def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> Refreshed:
     """Run the weekly job over some tables in this process.
 
@@ -103,18 +71,10 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
     """
     job = house.repository.get_job(JOB)
     with storage(settings.home) as instance:
-        run = instance.create_run_for_job(
-            job,
-            run_config=_run_config(tables, accept_shrink=accept_shrink),
-            asset_selection=_selection(tables),
-            tags={"refresh/started_by": "command line"},
-            remote_job_origin=_origin(),
+        run_id, events = record_run(
+            instance, job, run_config=_run_config(tables, accept_shrink=accept_shrink), selection=_selection(tables)
         )
-        with _ended_by_signals(), contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-            execute_run(InMemoryJob(job), run, instance)
-        records = instance.all_logs(run.run_id)
-        events = [record.dagster_event for record in records if record.dagster_event is not None]
-        return Refreshed([TableReport.of(table, run.run_id, events) for table in tables], failed_checks(events))
+        return Refreshed([TableReport.of(table, run_id, events) for table in tables], failed_checks(events))
 
 
 def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableReport]:
@@ -128,28 +88,6 @@ def _selection(tables: Sequence[str]) -> frozenset[dg.AssetKey]:
 
 
 def _run_config(tables: Sequence[str], *, accept_shrink: bool) -> dict[str, Any]:
-    # Standard error is for people: what is shown in full in the UI is not repeated there.
-    config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-    if accept_shrink:
-        config["ops"] = {f"{table}{TABLE_SUFFIX}": {"config": {"accept_shrink": True}} for table in tables}
-    return config
-
-
-def _origin() -> RemoteJobOrigin:
-    """Return the origin that a run started from the UI has, so that every sensor sees this run as well."""
-    target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=LOCATION)
-    return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), JOB)
-
-
-class _ended_by_signals:  # noqa: N801 - reads as what it does in a with statement
-    """Let SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
-
-    def __enter__(self) -> None:
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-    def __exit__(self, *_error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+    if not accept_shrink:
+        return {}
+    return {"ops": {f"{table}{TABLE_SUFFIX}": {"config": {"accept_shrink": True}} for table in tables}}

@@ -100,5 +100,6 @@ def _check_past(grid: Grid, span: Window, now: datetime) -> None:
     last = grid.last(now)
     if span.until > last:
         raise WindowError(
-            f"until ({text(span.until)}) lies in a window that has not ended yet; the last whole one ended at {text(last)}"
+            f"until ({text(span.until)}) lies in a window that has not ended yet; the last whole one ended at "
+            f"{text(last)}"
         )

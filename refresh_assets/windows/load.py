@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -74,16 +74,14 @@ class Loading:
     only_due: bool = False
     lock_seconds: float = 30
     statement_seconds: float = 3600
-    told: Callable[[Done], None] = lambda _done: None
 
 
-def load(conn: Connection, loading: Loading, windows: Sequence[Window]) -> Result:
-    """Load windows on `conn`, oldest first, and tell of each when it is committed.
+def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: Result) -> Iterator[Done]:
+    """Load windows on `conn`, oldest first, and yield each as soon as it is committed; `result` gathers them.
 
-    A window that fails is rolled back alone, the others are loaded; it is among the result. Where the log cannot be read
-    or the database is gone, RefreshError is raised: what was told of is loaded, the other windows are as they were.
+    A window that fails is rolled back alone, and the others are loaded. Where the log cannot be read or the database is
+    gone, RefreshError is raised: what was yielded as loaded is so, the other windows are as they were.
     """
-    result = Result()
     schema = loading.plan.schema
     with _explained(f"loading windows into {schema}.activity_metrics"):
         session.prepare(conn, lock_seconds=loading.lock_seconds, statement_seconds=loading.statement_seconds)
@@ -91,8 +89,9 @@ def load(conn: Connection, loading: Loading, windows: Sequence[Window]) -> Resul
         state.check_grid(state.read_state(conn, schema), loading.plan.grid, schema)
         ordered = sorted(set(windows))
         for start in range(0, len(ordered), PASS):
-            _Pass(conn, loading, ordered[start : start + PASS], ordered[0].since, result).run()
-    return result
+            for done in _Pass(conn, loading, ordered[start : start + PASS], ordered[0].since, result).run():
+                result.done.append(done)
+                yield done
 
 
 @dataclass
@@ -105,39 +104,32 @@ class _Pass:
     first: datetime
     result: Result
 
-    def run(self) -> None:
-        schema = self.loading.plan.schema
+    def run(self) -> Iterator[Done]:
         try:
-            free = session.try_locks(self.conn, schema, self.windows)
-            for window in self.windows:
-                if window not in free:
-                    self._tell(Done(window, "locked"))
-            wanted = list(self._still_due(free))
+            free = session.try_locks(self.conn, self.loading.plan.schema, self.windows)
+            yield from (Done(window, "locked") for window in self.windows if window not in set(free))
+            ready = self._ready(free)
+            yield from ready
+            wanted = [window for window in free if window not in {done.window for done in ready}]
             if wanted:
                 staged = _patiently(self._stage, wanted)
                 self.result.lines = _sum(self.result.lines, staged.lines)
                 for window in wanted:
-                    self._replace(window, staged.seen)
+                    yield self._replace(window, staged.seen[window])
         finally:
             if not self.conn.closed and not self.conn.broken:
                 session.unlock(self.conn)
 
-    def _tell(self, done: Done) -> None:
-        self.result.done.append(done)
-        self.loading.told(done)
-
-    def _still_due(self, windows: Sequence[Window]) -> Iterator[Window]:
-        """Yield the windows to load; where only due ones are, tell of those that another run loaded meanwhile."""
+    def _ready(self, windows: Sequence[Window]) -> list[Done]:
+        """Return those that another run has loaded meanwhile, where only due ones are to be loaded."""
         if not windows or not self.loading.only_due:
-            yield from windows
-            return
+            return []
         found = state.loads(self.conn, self.loading.plan.schema, windows[0].since, windows[-1].until)
-        loaded = {load.window: load for load in found if load.stale_since is None}
-        for window in windows:
-            if window in loaded:
-                self._tell(Done(window, "unchanged", loaded[window].rows, loaded[window].digest))
-            else:
-                yield window
+        return [
+            Done(load.window, "unchanged", load.rows, load.digest)
+            for load in found
+            if load.window in set(windows) and load.stale_since is None
+        ]
 
     def _stage(self, windows: Sequence[Window]) -> Staged:
         """Fill `window_cells` and `window_rows`, in a transaction of their own."""
@@ -161,17 +153,17 @@ class _Pass:
         if row[0]:
             raise AssertionError("the source counted events outside the windows that it was asked for")
 
-    def _replace(self, window: Window, seen: Mapping[Window, Seen]) -> None:
+    def _replace(self, window: Window, seen: Seen) -> Done:
         try:
-            done, self.result.standing = _patiently(self._replace_once, window, seen[window])
+            done, self.result.standing = _patiently(self._replace_once, window, seen)
         except psycopg.Error as error:
             # A lock that is waited for in vain would be waited for again with every other window.
             if self.conn.closed or self.conn.broken or isinstance(error, errors.OperationalError):
                 raise
-            done = Done(window, "failed", reason=words(error))
+            return Done(window, "failed", reason=words(error))
         except RefreshError as error:
-            done = Done(window, "failed", reason=str(error))
-        self._tell(done)
+            return Done(window, "failed", reason=str(error))
+        return done
 
     def _replace_once(self, window: Window, seen: Seen) -> tuple[Done, State]:
         plan = self.loading.plan
@@ -191,8 +183,13 @@ class _Pass:
             held: Any = execute("hold_state").fetchone()
             state.check_grid(State(*held), plan.grid, plan.schema)
             execute("delete")
-            execute("insert")
+            inserted = execute("insert").rowcount
             rows, digest = _two(execute("digest").fetchone())
+            if rows != inserted:
+                raise RefreshError(
+                    f"{inserted} rows were written and {rows} are there; something removes or hides rows of "
+                    f"{plan.schema}.{JOB} as they are written"
+                )
             written = execute(
                 "write_load",
                 rows=rows,

@@ -49,6 +49,11 @@ class EventSource(Protocol):
         """What people call it: without a password, such as a table's name or the folder of the files."""
         ...
 
+    @property
+    def column_dependencies(self) -> Mapping[str, Sequence[str]]:
+        """The columns or fields of the log that a column of the metrics is computed from."""
+        ...
+
     def stage(self, conn: Connection, windows: Sequence[Window], progress: Callable[[int], None]) -> Staged:
         """Add the exact cells of these windows to the session's temporary table `pg_temp.window_cells`.
 

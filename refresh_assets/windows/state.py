@@ -90,9 +90,7 @@ def check_grid(state: State | None, grid: Grid, schema: str) -> None:
 
 def loads(conn: Connection, schema: str, since: datetime, until: datetime) -> list[WindowLoad]:
     """Return the loaded windows that lie in [since, until], in ascending order."""
-    query = _STATE["loads"].format(
-        schema=sql.Identifier(schema), since=sql.Literal(since), until=sql.Literal(until)
-    )
+    query = _STATE["loads"].format(schema=sql.Identifier(schema), since=sql.Literal(since), until=sql.Literal(until))
     found: Any = conn.execute(query).fetchall()
     return [WindowLoad(Window(row[0], row[1]), *row[2:]) for row in found]
 
