@@ -109,5 +109,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("WINDOW_START", "date from which windows may be loaded", "2024-01-01"),
     Setting("WINDOW_BOOTSTRAP_DAYS", "days before now that the very first run covers", "7"),
     Setting("WINDOW_LATE_DAYS", "days after its end for which a loaded window is watched for late events", "7"),
+    Setting(
+        "WINDOW_MAX_DELAY",
+        "seconds after the end of a window within which it must be loaded before a person is told",
+        "7200",
+    ),
     Setting("WINDOW_MIN_CELL", "learners below which the numbers of a row are hidden", "5"),
 )

@@ -150,7 +150,8 @@ def test_of_starts_at_once_one_loads_and_the_others_do_nothing(windows: WindowDe
     windows.write(*crowd("2026-03-01T09:00Z", "oak", 9))
     windows.load()
     windows.admin.execute(
-        "CREATE FUNCTION etl.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$"
+        "CREATE FUNCTION etl.slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$"
     )
     windows.admin.execute(
         "CREATE TRIGGER slow BEFORE INSERT ON etl.activity_metrics FOR EACH ROW EXECUTE FUNCTION etl.slow()"
@@ -166,7 +167,6 @@ def test_of_starts_at_once_one_loads_and_the_others_do_nothing(windows: WindowDe
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(outcomes)[0] == ("loaded",)
     assert outcomes.count(("loaded",)) == 1
     assert set(outcomes) <= {("loaded",), ("locked",), ("unchanged",)}
     assert windows.value("SELECT count(*) FROM etl.window_loads") == 6

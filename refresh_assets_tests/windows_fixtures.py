@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from refresh_assets.cron import CronTicks
 from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.settings import PostgresSettings
 from refresh_assets.windows.due import Due, Plan, due, look_for_late_events
 from refresh_assets.windows.grid import wished
 from refresh_assets.windows.load import Loading, Result, load
-from refresh_assets.windows.partitions import CronGrid
 from refresh_assets.windows.source import Seen, Staged
 from refresh_assets.windows.window import Window
 
@@ -100,7 +100,7 @@ class WindowDesk:
 
     def cut(self, cron: str, zone: str = "UTC") -> None:
         """Cut windows otherwise from now on."""
-        self.plan = Plan("etl", CronGrid(cron, zone, START), timedelta(days=7), timedelta(days=7))
+        self.plan = Plan("etl", CronTicks(cron, zone, START), timedelta(days=7), timedelta(days=7))
 
     def load(self, *windows: Window, **changes: Any) -> Result:
         """Load windows on a session of their own."""
@@ -173,6 +173,6 @@ def windows(database: dict[str, str]) -> Iterator[WindowDesk]:
             settings,
             admin,
             LookingTable(conn=looking),
-            Plan("etl", CronGrid(DAYS, "UTC", START), timedelta(days=7), timedelta(days=7)),
+            Plan("etl", CronTicks(DAYS, "UTC", START), timedelta(days=7), timedelta(days=7)),
         )
         yield desk

@@ -44,7 +44,7 @@ def overdue_tables(look: Look) -> Iterator[Alert]:
 
 def _facts(look: Look, age: Age) -> Facts:
     verified = f"was last verified {span(look.now - age.counts_from)} ago" if age.verified_at else "was never verified"
-    causes = [_cause(look, schedule) for schedule in look.declared.schedules(age.table)]
+    causes = [cause_of(look, schedule) for schedule in look.declared.schedules(age.table)]
     return Facts(
         about=age.table,
         happened="is overdue",
@@ -60,7 +60,7 @@ def _facts(look: Look, age: Age) -> Facts:
     )
 
 
-def _cause(look: Look, schedule: str) -> str:
+def cause_of(look: Look, schedule: str) -> str:
     """Say what a table's schedule did, as far as Dagster's storage tells."""
     states = look.instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE)
     state = next((state for state in states if state.name == schedule), None)

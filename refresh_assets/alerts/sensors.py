@@ -17,6 +17,7 @@ from refresh_assets.alerts.collect_overdue import overdue_tables
 from refresh_assets.alerts.collect_runs import ended_runs, missed_retries
 from refresh_assets.alerts.collect_stuck import stuck_runs
 from refresh_assets.alerts.collect_ticks import failing_ticks
+from refresh_assets.alerts.collect_windows import overdue_windows
 from refresh_assets.alerts.declared import Declared
 from refresh_assets.alerts.delivery import deliver
 from refresh_assets.alerts.look import Look, LookFailedError
@@ -37,6 +38,7 @@ COLLECTORS: tuple[Collector, ...] = (
     missed_retries,
     stuck_runs,
     overdue_tables,
+    overdue_windows,
     failing_ticks,
 )
 # Dagster gives a tick 60 seconds. A mail begun at the last moment may take 32 more, a call of the watcher 11.

@@ -18,7 +18,7 @@ def windows_defs(env: Env = os.environ) -> dg.Definitions:
     if not windows_wanted(env):
         return dg.Definitions()
     parts = partitions(read_windows(env))
-    job = windows_job(parts)
+    job = windows_job()
     return dg.Definitions(
         assets=[event_log_asset(env["WINDOW_SOURCE"].strip()), metrics_asset(parts)],
         jobs=[job],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
@@ -21,17 +22,16 @@ SCHEDULE = "activity_metrics_schedule"
 LOOK_SECONDS = 600
 
 
-def windows_job(partitions: Partitions) -> dg.JobDefinition | dg.UnresolvedAssetJobDefinition:
+def windows_job() -> Any:
     """Return the job that loads windows."""
     return dg.define_asset_job(
         JOB_NAME,
         selection=dg.AssetSelection.assets(JOB),
-        partitions_def=partitions.definition,
         description="Loads windows of the event log into activity_metrics.",
     )
 
 
-def windows_schedule(partitions: Partitions, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+def windows_schedule(partitions: Partitions, job: Any) -> dg.ScheduleDefinition:
     """Return the schedule, on the ticks that bound the windows: each loads all that is due, missing windows first."""
     grid = partitions.grid
 
