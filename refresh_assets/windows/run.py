@@ -58,6 +58,7 @@ def load_windows(
             instance,
             job,
             run_config={} if by_wish else only_due_config(),
+            selection=frozenset([dg.AssetKey(JOB)]),
             tags=range_tags(parts, windows),
         )
     return Loaded(reports(dg.AssetKey(JOB), run_id, windows, events), failed_checks(events))

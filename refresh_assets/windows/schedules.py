@@ -53,7 +53,12 @@ def windows_schedule(partitions: Partitions, job: Any) -> dg.ScheduleDefinition:
                 found = due(conn, desk.plan, now)
         if not found.windows:
             return dg.SkipReason(str(found))
-        return dg.RunRequest(tags=range_tags(partitions, found.missing or found.stale), run_config=only_due_config())
+        return dg.RunRequest(
+            tags=range_tags(partitions, found.missing or found.stale),
+            run_config=only_due_config(),
+            # So that a failure here and a success by hand, or the other way round, are of the same thing.
+            asset_selection=[dg.AssetKey(JOB)],
+        )
 
     return schedule
 
