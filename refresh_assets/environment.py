@@ -97,10 +97,6 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`", "15"),
     Setting(
-        "WINDOW_SOURCE",
-        "the event log that is counted by windows: `table` or `files`; while it is unset there are no windows",
-    ),
-    Setting(
         "WINDOW_CRON",
         "cron expression of the windows' schedule; a window lasts from one tick to the next",
         "15 4 * * 1-5",

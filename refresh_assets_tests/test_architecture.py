@@ -22,7 +22,7 @@ WINGS = {
     "published": {"postgres"},
     "alerts": {"postgres", "published", "windows"},
     "local": {"postgres"},
-    "windows": {"postgres"},
+    "windows": {"postgres", "published"},
     "defs": set(),
     "commands": set(),
 }

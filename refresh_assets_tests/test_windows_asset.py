@@ -83,7 +83,7 @@ class House:
 def house(
     windows: WindowDesk, database: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[House]:
-    settings = {"REFRESH_HOME": str(tmp_path), "WINDOW_SOURCE": "table", "WINDOW_CRON": "0 0 * * *"}
+    settings = {"REFRESH_HOME": str(tmp_path), "WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 0 * * *"}
     for name, value in {**database, **settings}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(desk_module, "read_source", lambda _env: windows.source)
@@ -233,11 +233,11 @@ def test_without_an_event_log_there_is_no_asset() -> None:
 
 def test_a_cron_that_is_none_is_told_by_its_setting() -> None:
     with pytest.raises(SettingsError, match="WINDOW_CRON must be"):
-        windows_defs({"WINDOW_SOURCE": "table", "WINDOW_CRON": "every day"})
+        windows_defs({"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "every day"})
 
 
 def test_partitions_and_schedule_tick_alike_in_nights_of_clock_changes() -> None:
-    defs = windows_defs({"WINDOW_SOURCE": "table", "WINDOW_CRON": "30 2 * * *", "WINDOW_TIMEZONE": "Europe/Berlin"})
+    defs = windows_defs({"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "30 2 * * *", "WINDOW_TIMEZONE": "Europe/Berlin"})
     partitions = defs.resolve_asset_graph().get(METRICS).partitions_def
     assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
     window = partitions.time_window_for_partition_key("2026-03-28T02:30+0100")

@@ -38,7 +38,7 @@ def event_log_asset(source: str) -> dg.AssetSpec:
     return dg.AssetSpec(
         EVENT_LOG,
         group_name=GROUP,
-        kinds={"postgres"} if source == "table" else {"file"},
+        kinds={"postgres"} if source.lower() == "moodle" else {"file"},
         description="The event log of the learning platform. Others write it, we read it.",
     )
 

@@ -53,10 +53,11 @@ class Done:
 
 @dataclass
 class Result:
-    """What became of all windows, in the order in which they were done, and of the lines of log files."""
+    """What became of all windows, in the order in which they were done; what the log said, without its numbers."""
 
     done: list[Done] = field(default_factory=list)
     lines: LineCounts | None = None
+    notes: list[str] = field(default_factory=list)
     standing: State | None = None
 
     def of(self, outcome: Outcome) -> list[Done]:
@@ -114,6 +115,7 @@ class _Pass:
             if wanted:
                 staged = _patiently(self._stage, wanted)
                 self.result.lines = _sum(self.result.lines, staged.lines)
+                self.result.notes += [note for note in staged.notes if note not in self.result.notes]
                 for window in wanted:
                     yield self._replace(window, staged.seen[window])
         finally:
@@ -211,13 +213,7 @@ def _two(row: Any) -> tuple[int, str]:
 def _sum(one: LineCounts | None, other: LineCounts | None) -> LineCounts | None:
     if one is None or other is None:
         return one or other
-    return LineCounts(
-        one.read + other.read,
-        one.blank + other.blank,
-        one.comment + other.comment,
-        one.broken + other.broken,
-        one.other + other.other,
-    )
+    return LineCounts(one.blank + other.blank, one.comment + other.comment, one.broken + other.broken)
 
 
 def _patiently(what: Callable[..., T], *args: Any) -> T:

@@ -46,9 +46,10 @@ class Telling:
         """Tell how far windows are loaded, and of lines that were no events."""
         if result.standing is not None:
             self.context.log.info("windows: loaded without a gap up to %s", result.standing.marker.isoformat())
+        for note in result.notes:
+            self.context.log.info("windows: %s", mask(note))
         lines = result.lines
         if lines is not None:
-            # The number of all lines, less what is published, would tell what is hidden.
             self.context.log.info(
                 "windows: lines of the log left out: %d blank, %d comment, %d broken",
                 lines.blank,
