@@ -22,6 +22,7 @@ WINGS = {
     "published": {"postgres"},
     "alerts": {"postgres", "published"},
     "local": {"postgres"},
+    "windows": {"postgres", "published"},
     "defs": set(),
     "commands": set(),
 }

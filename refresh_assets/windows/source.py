@@ -24,21 +24,26 @@ class Seen:
 
 @dataclass(frozen=True)
 class LineCounts:
-    """Lines of log files by what became of them; `other` are sound ones that are no event of these windows."""
+    """Lines of the log files that are no events.
 
-    read: int
+    How many are events is not told: it is a total from which a suppressed number could be had by subtracting.
+    """
+
     blank: int
     comment: int
     broken: int
-    other: int
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What staging met: each wanted window as it was seen, and for files what became of their lines."""
+    """What staging met: each wanted window as it was seen; for files their lines that are no events.
+
+    `notes` are sentences for people, without a number that tells of events.
+    """
 
     seen: Mapping[Window, Seen]
     lines: LineCounts | None = None
+    notes: tuple[str, ...] = ()
 
 
 class EventSource(Protocol):
@@ -49,11 +54,16 @@ class EventSource(Protocol):
         """What people call it: without a password, such as a table's name or the folder of the files."""
         ...
 
+    @property
+    def column_dependencies(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns or fields of the log that a column of the metrics is computed from."""
+        ...
+
     def stage(self, conn: Connection, windows: Sequence[Window], progress: Callable[[int], None]) -> Staged:
         """Add the exact cells of these windows to the session's temporary table `pg_temp.window_cells`.
 
         The table is there and empty, in an open transaction on `conn` whose time zone is UTC; all windows in one pass
-        over the source. `windows` are in ascending order and do not overlap; `progress` takes the number of events read
+        over the source. `windows` are in ascending order and do not overlap; `progress` takes the number of bytes read
         so far. Raises RefreshError.
         """
         ...
