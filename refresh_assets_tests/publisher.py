@@ -157,6 +157,16 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
             self._send(answer, body, script.stopping)
 
+    def do_HEAD(self) -> None:
+        """Answer with a strong entity tag of what is published."""
+        body = self.server.script.files.get(self.path)  # type: ignore[attr-defined]
+        self.server.script.requests.append(Request(f"HEAD {self.path}", {}))  # type: ignore[attr-defined]
+        self.send_response(200 if body is not None else 404)
+        if body is not None:
+            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def _send(self, answer: Answer, body: bytes, stopping: threading.Event) -> None:
         if answer.raw is not None:
             self.close_connection = True
