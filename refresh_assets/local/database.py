@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from refresh_assets.settings import has_postgres_settings, read_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# The sample has that many days and is without a window before.
+SAMPLE_DAYS = 14
 # Stand in for a server that is not started yet, while the other settings are checked.
 _PLACEHOLDERS = {
     "PGHOST": LOCALHOST,
@@ -69,13 +72,25 @@ def check_settings(env: Mapping[str, str]) -> None:
 def open_database(env: Mapping[str, str], home: Path) -> Database:
     """Return the team's database, or the embedded server's, started where it does not run. Raises RefreshError.
 
-    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other.
+    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other; so is the
+    generated event log, where WINDOW_SOURCE names no other.
     """
     if is_yours(env):
         return Database(dict(env), None)
     server = embedded.start(home)
     base = {} if env.get("LEARN_BASE", "").strip() else {"LEARN_BASE": published_files().as_uri()}
-    return Database({**without_postgres(env), **base, **server.environment()}, server)
+    log = {} if env.get("WINDOW_SOURCE", "").strip() else sample_log()
+    return Database({**without_postgres(env), **base, **log, **server.environment()}, server)
+
+
+def sample_log() -> dict[str, str]:
+    """Return the settings of the generated event log, whose windows are all loaded at the first start."""
+    start = datetime.now(timezone.utc) - timedelta(days=SAMPLE_DAYS)
+    return {
+        "WINDOW_SOURCE": "sample",
+        "WINDOW_START": f"{start:%Y-%m-%d}",
+        "WINDOW_BOOTSTRAP_DAYS": str(SAMPLE_DAYS),
+    }
 
 
 def published_files() -> Path:
