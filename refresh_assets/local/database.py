@@ -69,13 +69,15 @@ def check_settings(env: Mapping[str, str]) -> None:
 def open_database(env: Mapping[str, str], home: Path) -> Database:
     """Return the team's database, or the embedded server's, started where it does not run. Raises RefreshError.
 
-    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other.
+    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other; so it is
+    with the generated sample of an event log and WINDOW_SOURCE.
     """
     if is_yours(env):
         return Database(dict(env), None)
     server = embedded.start(home)
-    base = {} if env.get("LEARN_BASE", "").strip() else {"LEARN_BASE": published_files().as_uri()}
-    return Database({**without_postgres(env), **base, **server.environment()}, server)
+    bundled_sources = {"LEARN_BASE": published_files().as_uri(), "WINDOW_SOURCE": "sample"}
+    unset = {name: value for name, value in bundled_sources.items() if not env.get(name, "").strip()}
+    return Database({**without_postgres(env), **unset, **server.environment()}, server)
 
 
 def published_files() -> Path:

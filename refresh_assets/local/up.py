@@ -160,6 +160,6 @@ def _settings(house: House, database: Database) -> list[str]:
     if database.server is None:
         return []
     env = {**database.environment, "REFRESH_HOME": str(house.home)}
-    names = ("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "REFRESH_HOME")
+    names = ("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "WINDOW_SOURCE", "REFRESH_HOME")
     exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in names if name in env)
     return ["For the commands in another shell:", f"export {exports}", ""]
