@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.embedded import EmbeddedServer
 from refresh_assets.settings import read_postgres
 from refresh_assets.windows.source import EventSource, Staged
+from refresh_assets.windows.source_settings import read_logs
 from refresh_assets.windows.suppress import suppress
+from refresh_assets.windows.tracking_logs import TrackingLogs
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.postgres_fixtures import server_settings
 
@@ -106,3 +109,28 @@ def counting(postgres_server: EmbeddedServer) -> Iterator[Counting]:
         conn.execute(f"CREATE TEMPORARY TABLE window_cells ({_CELLS})")
         conn.execute(f"CREATE TEMPORARY TABLE window_rows ({_CELLS}, suppressed boolean NOT NULL)")
         yield Counting(conn)
+
+
+LIVE = "tracking.log"
+PLAY = (0, NORTH, "play_video")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "logs"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def logs(folder: Path, tmp_path: Path) -> TrackingLogs:
+    return logs_at(str(folder), tmp_path)
+
+
+def logs_at(place: str, tmp_path: Path, **settings: str) -> TrackingLogs:
+    return TrackingLogs(read_logs({"WINDOW_LOGS": place, "REFRESH_HOME": str(tmp_path / "home"), **settings}))
+
+
+def events(users: int, hours: float = 1, day: int = 0) -> list[bytes]:
+    """Return a line for each of so many users."""
+    return [event(moment(hours, day) + timedelta(seconds=user), user=user) for user in range(1, users + 1)]

@@ -21,7 +21,7 @@ WINGS = {
     "postgres": set(),
     "published": {"postgres"},
     "alerts": {"postgres", "published", "windows"},
-    "local": {"postgres"},
+    "local": {"postgres", "windows"},
     "windows": {"postgres", "published"},
     "defs": set(),
     "commands": set(),

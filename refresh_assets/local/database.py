@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,11 @@ from refresh_assets.postgres.binaries import bundled
 from refresh_assets.postgres.cluster import ROLE
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import has_postgres_settings, read_settings
+from refresh_assets.windows.sample import sample_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The sample has that many days and is without a window before.
-SAMPLE_DAYS = 14
 # Stand in for a server that is not started yet, while the other settings are checked.
 _PLACEHOLDERS = {
     "PGHOST": LOCALHOST,
@@ -78,19 +76,11 @@ def open_database(env: Mapping[str, str], home: Path) -> Database:
     if is_yours(env):
         return Database(dict(env), None)
     server = embedded.start(home)
-    base = {} if env.get("LEARN_BASE", "").strip() else {"LEARN_BASE": published_files().as_uri()}
-    log = {} if env.get("WINDOW_SOURCE", "").strip() else sample_log()
-    return Database({**without_postgres(env), **base, **log, **server.environment()}, server)
-
-
-def sample_log() -> dict[str, str]:
-    """Return the settings of the generated event log, whose windows are all loaded at the first start."""
-    start = datetime.now(timezone.utc) - timedelta(days=SAMPLE_DAYS)
-    return {
-        "WINDOW_SOURCE": "sample",
-        "WINDOW_START": f"{start:%Y-%m-%d}",
-        "WINDOW_BOOTSTRAP_DAYS": str(SAMPLE_DAYS),
-    }
+    bundled_sources = {"LEARN_BASE": published_files().as_uri()}
+    if not env.get("WINDOW_SOURCE", "").strip():
+        bundled_sources |= sample_settings(home)
+    unset = {name: value for name, value in bundled_sources.items() if not env.get(name, "").strip()}
+    return Database({**without_postgres(env), **unset, **server.environment()}, server)
 
 
 def published_files() -> Path:

@@ -44,15 +44,6 @@ class LogFolder(Protocol):
         ...
 
 
-def folder_of(settings: LogSettings) -> LogFolder:
-    if settings.base.is_file:
-        return LocalFolder(settings)
-    # What is on this machine need not pay for an HTTP client.
-    from refresh_assets.windows.log_server import LogServer
-
-    return LogServer(settings)
-
-
 @dataclass(frozen=True)
 class LocalFolder:
     """A folder of this machine or a mounted share, or one file of it."""

@@ -65,6 +65,12 @@ class SampleLog:
         )
 
 
+def sample_settings(home: Path) -> dict[str, str]:
+    """Return the settings by which the sample is counted from its first day on, all of it by the first run."""
+    first = _first_day(_days(home / FOLDER), datetime.now(timezone.utc).date())
+    return {"WINDOW_SOURCE": "sample", "WINDOW_START": first.isoformat(), "WINDOW_BOOTSTRAP_DAYS": str(DAYS)}
+
+
 def write_sample(folder: Path, now: datetime) -> None:
     """Write the files up to a moment in UTC: a packed one for each day that is over, a plain one for today.
 
@@ -72,8 +78,8 @@ def write_sample(folder: Path, now: datetime) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     today = now.date()
-    kept = sorted(found for path in folder.glob(f"{LIVE}-*.gz") if (found := _day_of(path)) is not None)
-    first = min([today - timedelta(days=DAYS), *kept[:1]])
+    kept = _days(folder)
+    first = _first_day(kept, today)
     for day in kept[:-MOST_DAYS]:
         (folder / _packed(day)).unlink(missing_ok=True)
     for age in range(1, min((today - first).days, MOST_DAYS) + 1):
@@ -81,6 +87,15 @@ def write_sample(folder: Path, now: datetime) -> None:
         if not path.exists():
             _write(path, gzip.compress(day_of_events(today - timedelta(days=age)), mtime=0))
     _write(folder / LIVE, day_of_events(today, now))
+
+
+def _days(folder: Path) -> list[date]:
+    """Return the days of which the folder has files, in ascending order."""
+    return sorted(found for path in folder.glob(f"{LIVE}-*.gz") if (found := _day_of(path)) is not None)
+
+
+def _first_day(kept: Sequence[date], today: date) -> date:
+    return min([today - timedelta(days=DAYS), *kept[:1]])
 
 
 def day_of_events(day: date, until: datetime | None = None) -> bytes:

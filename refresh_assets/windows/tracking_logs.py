@@ -10,7 +10,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.windows.log_catalogue import Catalogue
-from refresh_assets.windows.log_folder import LogFile, LogFolder, folder_of
+from refresh_assets.windows.log_folder import LocalFolder, LogFile, LogFolder
 from refresh_assets.windows.log_lines import DamagedFileError, blocks, lines
 from refresh_assets.windows.log_scan import FileFacts, Scan, Spans, Tally
 from refresh_assets.windows.source import LineCounts, Seen, Staged
@@ -100,7 +100,7 @@ class TrackingLogs:
 
     def _rounds(self, windows: Sequence[Window], one_round: Callable[[_Round], list[FileFacts]]) -> list[FileFacts]:
         """Read the files, anew where one was rotated meanwhile, and remember what they hold."""
-        folder = folder_of(self.settings)
+        folder = _folder(self.settings)
         catalogue = Catalogue(self.settings.home, self.settings.base.url)
         for _ in range(ROUNDS):
             files = _Round(folder, catalogue, windows)
@@ -205,6 +205,15 @@ class _Round:
                     f"{file.name}: {error}; what it held is not known, so nothing was loaded: put a whole copy in its "
                     "place, or move it away"
                 ) from error
+
+
+def _folder(settings: LogSettings) -> LogFolder:
+    if settings.base.is_file:
+        return LocalFolder(settings)
+    # What is on this machine need not pay for an HTTP client.
+    from refresh_assets.windows.log_server import LogServer
+
+    return LogServer(settings)
 
 
 def _added_up(facts: Iterable[FileFacts]) -> Mapping[Window, Tally]:
