@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from psycopg import sql
@@ -22,6 +23,9 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.files import publisher_of
 from refresh_assets.secrets import masked
 from refresh_assets.settings import Settings, SettingsError, read_settings
+from refresh_assets.windows.settings import read_windows, windows_wanted
+from refresh_assets.windows.sources import read_source
+from refresh_assets.windows.window import Window
 
 OLDEST_SERVER = 130000
 NO_MAIL = "not configured: nobody will be told of failures"
@@ -61,6 +65,8 @@ def _refresh_findings(files: Mapping[str, str], env: Mapping[str, str]) -> Itera
     yield Finding("settings", True, "complete")  # noqa: FBT003
     yield _tried("database", lambda: _database(settings, env), env)
     yield _tried("publisher", lambda: _publisher(settings, files), env)
+    if windows_wanted(env):
+        yield _tried("event log", lambda: _event_log(env), env)
 
 
 def _mail_finding(env: Mapping[str, str], *, send: bool) -> Finding:
@@ -135,6 +141,18 @@ def _lacking(conn: Connection, schema: str, env: Mapping[str, str]) -> Iterator[
     may_stage = row[0]
     if not may_stage:
         yield "the right to create temporary tables (GRANT TEMPORARY ON DATABASE …)"
+
+
+def _event_log(env: Mapping[str, str]) -> str:
+    """Return which event log is counted, after a look at its last window. Raises RefreshError."""
+    from refresh_assets.cron import CronTicks
+
+    windows = read_windows(env)
+    source = read_source(env)
+    grid = CronTicks(windows.cron, windows.timezone, windows.start)
+    now = datetime.now(timezone.utc)
+    source.look([Window(grid.last(now), grid.next(now + timedelta(seconds=1)))])
+    return f"{source.name}, in windows of {windows.cron!r} in {windows.timezone}"
 
 
 def _publisher(settings: Settings, files: Mapping[str, str]) -> str:

@@ -6,17 +6,22 @@ import json
 import re
 import signal
 import time
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from dagster import AssetKey
+from dagster import AssetKey, DagsterInstance, build_schedule_context
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG as RANGE_END
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_START_TAG as RANGE_START
 
 from refresh_assets.cli import main
+from refresh_assets.definitions import build_defs
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
+from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE
 from refresh_assets_tests.event_logs import MOODLE
 from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.watchtower import storage_of
@@ -24,6 +29,7 @@ from refresh_assets_tests.watchtower import storage_of
 SETTINGS = {"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 0 * * *", "WINDOW_START": "2026-01-01"}
 SPAN = ("--since", "2026-03-02T00:00Z", "--until", "2026-03-04T00:00Z")
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
 FIRST = "2026-03-02T00:00+00:00/2026-03-03T00:00+00:00"
 
 
@@ -54,12 +60,23 @@ class LogShop:
         assert lines, err
         return [json.loads(line) for line in lines]
 
+    def digest_after(self, load: Callable[[], object]) -> str:
+        """Load into empty tables and return the digest of the rows."""
+        self.shop.admin.execute("DROP TABLE IF EXISTS etl.activity_metrics, etl.window_loads, etl.window_state")
+        load()
+        assert self.shop.rows("SELECT count(*) FROM etl.activity_metrics") == [(5,)]
+        return self.digest()
+
     def digest(self) -> str:
         return str(
             self.shop.rows(
                 "SELECT md5(string_agg(m::text, '|' ORDER BY since, course, kind)) FROM etl.activity_metrics AS m"
             )[0][0]
         )
+
+
+def span(days: Sequence[datetime]) -> list[str]:
+    return ["--since", days[0].isoformat(), "--until", (days[-1] + timedelta(days=1)).isoformat()]
 
 
 @pytest.fixture
@@ -96,13 +113,12 @@ def test_windows_are_loaded_and_told_in_a_line_each(log: LogShop) -> None:
 
 
 def test_what_is_due_is_loaded_then_nothing_is(log: LogShop) -> None:
-    today = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
-    log.write((today - timedelta(hours=3)).isoformat(), 2, 9)
+    log.write((TODAY - timedelta(hours=3)).isoformat(), 2, 9)
     code, lines, err = log.run()
     assert (code, err) == (0, "")
     assert "the first run loads the windows of the last days" in lines[0]
     assert sum("loaded" in line and "/" in line for line in lines[1:]) in (7, 8)
-    assert log.shop.rows("SELECT marker FROM etl.window_state") == [(today,)]
+    assert log.shop.rows("SELECT marker FROM etl.window_state") == [(TODAY,)]
     code, lines, err = log.run()
     assert (code, err) == (0, "")
     assert lines[-1].endswith(" INFO windows: already up to date")
@@ -139,6 +155,36 @@ def test_without_an_event_log_it_says_which_setting_is_missing(log: LogShop, mon
     code, lines, _err = log.run()
     assert code == 1
     assert "WINDOW_SOURCE" in lines[-1]
+
+
+def test_backfill_schedule_and_command_line_leave_the_same_rows(log: LogShop) -> None:
+    days = [TODAY - timedelta(days=age) for age in (5, 4, 3, 2, 1)]
+    for number, midnight in enumerate(days):
+        for minutes in (0, 17, 1439):
+            log.write((midnight + timedelta(minutes=minutes)).isoformat(), number, 3 + number)
+    repository = build_defs().get_repository_def()
+    digests = {"command line": log.digest_after(lambda: log.run(*span(days)))}
+    digests["command line, one by one"] = log.digest_after(lambda: [log.run(*span([day])) for day in reversed(days)])
+    with DagsterInstance.ephemeral() as instance, build_schedule_context(instance) as context:
+
+        def execute(tags: Any, run_config: Any = None) -> None:
+            done = repository.get_job(JOB_NAME).execute_in_process(
+                instance=instance, tags=dict(tags), run_config=run_config or {}
+            )
+            assert done.success
+
+        def by_schedule() -> None:
+            assert log.run(*span(days[:1]))[0] == 0
+            (request,) = repository.get_schedule_def(SCHEDULE).evaluate_tick(context).run_requests or ()
+            execute(request.tags, request.run_config)
+
+        digests["backfill"] = log.digest_after(
+            lambda: execute(
+                {RANGE_START: f"{days[0]:%Y-%m-%d}T00:00+0000", RANGE_END: f"{days[-1]:%Y-%m-%d}T00:00+0000"}
+            )
+        )
+        digests["schedule"] = log.digest_after(by_schedule)
+    assert len(set(digests.values())) == 1, digests
 
 
 @pytest.mark.slow

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from refresh_assets.alerts.collect_overdue import cause_of
+from refresh_assets.alerts.due_windows import due_windows
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.overdue import span
 from refresh_assets.alerts.text import Facts, instant
-from refresh_assets.alerts.windows import DueWindows, due_windows
+from refresh_assets.alerts.windows import DueWindows
 from refresh_assets.windows.state import JOB
 from refresh_assets.windows.window import Window
 

@@ -11,6 +11,7 @@ from refresh_assets.alerts.loads import LastLoad
 from refresh_assets.alerts.outbox import Owed
 from refresh_assets.alerts.overdue import Age, span
 from refresh_assets.alerts.text import instant
+from refresh_assets.alerts.windows import WindowsStatus
 
 OWED_FOR = timedelta(minutes=15)
 
@@ -33,6 +34,7 @@ class Status:
     mail: bool
     daemon_beat_at: datetime | None
     timezone: str
+    windows: WindowsStatus | None = None
 
     @property
     def wrong(self) -> list[str]:
@@ -42,12 +44,14 @@ class Status:
         oldest = self.owed.oldest_created_at
         if oldest is not None and self.now - oldest > OWED_FOR:
             found.append(f"mail is owed for {self._since(oldest)}")
-        return found
+        return [*found, *(self.windows.wrong if self.windows else ())]
 
     def lines(self) -> Iterator[str]:
         """Yield what a person reads."""
         for row in self.tables:
             yield f"{'FAILED' if row.age.is_overdue(self.now) else 'ok':<6} {row.age.table}: {self._table(row)}"
+        if self.windows:
+            yield self.windows.line()
         yield f"{'ok' if self.mail else '--':<6} mail: {self._mail()}"
         beat = self.daemon_beat_at
         alive = "no heartbeat of a daemon" if beat is None else f"the daemon's last heartbeat was {self._ago(beat)}"
@@ -75,6 +79,7 @@ class Status:
                 "last_error": self.owed.last_error,
             },
             "daemon": {"heartbeat_at": _written(self.daemon_beat_at)},
+            "windows": self.windows.as_json() if self.windows else None,
             "wrong": self.wrong,
         }
 

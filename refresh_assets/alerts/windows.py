@@ -1,19 +1,16 @@
-"""The windows of the event log that are due, asked of their tables. Upper floor: stands on dagster's ticks."""
+"""How the windows of the event log stand: what is due, and what is overdue."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from refresh_assets.cron import CronTicks
-from refresh_assets.postgres.connect import connect, limit
-from refresh_assets.settings import Env, Reader, read_settings
-from refresh_assets.windows.due import Due, Plan, due
-from refresh_assets.windows.settings import read_windows, windows_wanted
+from refresh_assets.alerts.overdue import span
+from refresh_assets.alerts.text import instant
+from refresh_assets.windows.due import Due
+from refresh_assets.windows.state import JOB
 from refresh_assets.windows.window import Window
-
-LOCK_SECONDS, STATEMENT_SECONDS = 3.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -28,16 +25,40 @@ class DueWindows:
         return [window for window in self.due.missing if now > max(window.until, watched_since) + self.limit]
 
 
-def due_windows(now: datetime, env: Env = os.environ) -> DueWindows | None:
-    """Return what is due; None where there are no windows. Raises RefreshError, psycopg.Error."""
-    if not windows_wanted(env):
-        return None
-    settings, windows = read_settings(env), read_windows(env)
-    grid = CronTicks(windows.cron, windows.timezone, windows.start)
-    plan = Plan(settings.schema, grid, windows.bootstrap, windows.late)
-    reader = Reader(env)
-    delay = timedelta(seconds=reader.seconds("WINDOW_MAX_DELAY"))
-    reader.done()
-    with connect(settings.postgres, "refresh-assets alerts") as conn:
-        limit(conn, lock_seconds=LOCK_SECONDS, statement_seconds=STATEMENT_SECONDS, session=True)
-        return DueWindows(due(conn, plan, now), delay)
+@dataclass(frozen=True)
+class WindowsStatus:
+    """How the windows stood at `now`, for people and for monitoring."""
+
+    now: datetime
+    windows: DueWindows
+    timezone: str
+
+    @property
+    def wrong(self) -> list[str]:
+        """What a person should see to."""
+        overdue = self._overdue
+        since = f" since {instant(overdue[0].until + self.windows.limit, self.timezone)}" if overdue else ""
+        return [f"{JOB} is overdue{since}: {len(overdue)} window(s) not loaded"] if overdue else []
+
+    def line(self) -> str:
+        """Return what a person reads."""
+        due = self.windows.due
+        marker = f"loaded up to {instant(due.state.marker, self.timezone)}" if due.state else "never loaded"
+        missing = f"{len(due.missing)} missing (limit {span(self.windows.limit)})"
+        return f"{'FAILED' if self._overdue else 'ok':<6} {JOB}: {marker}; {missing}, {len(due.stale)} stale"
+
+    def as_json(self) -> dict[str, Any]:
+        due = self.windows.due
+        return {
+            "marker": due.state.marker.isoformat() if due.state else None,
+            "missing": [str(window) for window in due.missing],
+            "stale": [str(window) for window in due.stale],
+            "limit_seconds": self.windows.limit.total_seconds(),
+            "overdue": bool(self._overdue),
+        }
+
+    @property
+    def _overdue(self) -> list[Window]:
+        if self.windows.due.state is None:
+            return []
+        return self.windows.overdue(self.now, self.windows.due.state.first)

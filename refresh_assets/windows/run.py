@@ -13,7 +13,7 @@ from refresh_assets.recorded import record_run, storage
 from refresh_assets.settings import SettingsError
 from refresh_assets.windows import state
 from refresh_assets.windows.desk import Desk, open_desk
-from refresh_assets.windows.due import Due, due, look_for_late_events
+from refresh_assets.windows.due import due, look_for_late_events
 from refresh_assets.windows.grid import wished
 from refresh_assets.windows.partitions import partitions
 from refresh_assets.windows.report import WindowReport, reports, up_to_date
@@ -64,13 +64,6 @@ def load_windows(
     return Loaded(reports(dg.AssetKey(JOB), run_id, windows, events), failed_checks(events))
 
 
-def standing(desk: Desk) -> tuple[datetime, Due]:
-    """Return the database's time and what is due then, by the tables alone."""
-    with desk.connected() as conn:
-        now = state.now(conn)
-        return now, due(conn, desk.plan, now)
-
-
 def _wished(desk: Desk, bounds: Bounds, say: Callable[[str], None]) -> list[Window]:
     with desk.connected() as conn:
         wish = wished(desk.plan.grid, bounds.since, bounds.until, state.now(conn))
@@ -84,6 +77,7 @@ def _due(desk: Desk, say: Callable[[str], None]) -> list[Window]:
         now = state.now(conn)
         look_for_late_events(conn, desk.plan, desk.source, now)
         found = due(conn, desk.plan, now)
-    say(str(found))
+    if found.windows:
+        say(str(found))
     # The first are the run's own partitions.
     return list(found.missing or found.stale)
