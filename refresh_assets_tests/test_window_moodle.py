@@ -256,14 +256,17 @@ def test_a_table_laid_out_otherwise_is_told_by_what_it_lacks(moodle: Moodle) -> 
         moodle.log().look([window()])
 
 
-def test_kinds_that_cannot_be_told_apart_are_refused(moodle: Moodle, counting: Counting) -> None:
-    for component, target in (("a", "b.c"), ("a.b", "c")):
+def test_kinds_of_the_same_name_are_one_and_a_nameless_one_is_another(moodle: Moodle, counting: Counting) -> None:
+    moodle.execute("ALTER TABLE mdl_logstore_standard_log ALTER target DROP NOT NULL")
+    for component, target in (("'a'", "'b.c'"), ("'a.b'", "'c'"), ("'a'", "NULL")):
         moodle.execute(
-            "INSERT INTO mdl_logstore_standard_log (userid, timecreated, component, target, action) "
-            f"VALUES (7, {int(moment(1).timestamp())}, '{component}', '{target}', 'viewed')"
+            "INSERT INTO mdl_logstore_standard_log (userid, timecreated, courseid, component, target, action) "
+            f"VALUES (7, {int(moment(1).timestamp())}, 42, {component}, {target}, 'viewed')"
         )
-    with pytest.raises(RefreshError, match="joined by dots"):
-        counting.stage(moodle.log(), [window()])
+    assert counting.cells(moodle.log(), [window()]) == {
+        (0, "42", "a.b.c.viewed"): (2, 1, moment(1), moment(1)),
+        (0, "42", "other"): (1, 1, moment(1), moment(1)),
+    }
 
 
 def test_a_time_out_says_what_to_set(moodle: Moodle) -> None:

@@ -128,10 +128,6 @@ class MoodleLog:
 def _explained(name: str) -> Iterator[None]:
     try:
         yield
-    except psycopg.errors.UniqueViolation as error:
-        raise RefreshError(
-            f"{name}: two kinds of events have the same component, target and action once these are joined by dots"
-        ) from error
     except (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable) as error:
         raise RefreshError(
             f"time-out: {name} was not counted in time ({error.diag.message_primary}); REFRESH_STATEMENT_TIMEOUT and "
