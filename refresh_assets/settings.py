@@ -180,6 +180,9 @@ def read_list(name: str, env: Env = os.environ) -> tuple[str, ...]:
         raw = setting.default
     if raw is None:
         raise SettingsError(f"not set in this environment: {name}")
+    if not raw.isascii() and any("\ud800" <= c <= "\udfff" for c in raw):
+        # The operating system hands over bytes that are not UTF-8 as lone surrogates.
+        raise SettingsError(f"{name} must be UTF-8")
     items = tuple(sorted({item.strip(BLANKS) for item in raw.split(",")} - {""}))
     if not items:
         raise SettingsError(f"{name} lists no value; unset it for its default or name at least one")

@@ -274,3 +274,10 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CacheError, match=r"file.cache.*REFRESH_HOME"):
         put(Cache(tmp_path / "file" / "cache", 3, 1000))
+
+
+def test_a_folder_that_cannot_be_locked_is_told(cache):
+    cache.folder.mkdir(parents=True)
+    (cache.folder / ".lock").mkdir()
+    with pytest.raises(CacheError, match=r"cannot keep published files in .*see REFRESH_HOME"):
+        cache.get("a" * 64)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from refresh_assets.environment import SETTINGS
 from refresh_assets.settings import (
-    SETTINGS,
     SettingsError,
     default_password_file,
     has_postgres_settings,
@@ -276,3 +276,8 @@ def test_the_home_of_nobody_is_told(env):
 def test_any_setting_that_points_at_a_server_counts(name):
     assert has_postgres_settings({name: "x"})
     assert not has_postgres_settings({name: " ", "PGPASSWORD": "x", "PGSSLMODE": "require"})
+
+
+def test_a_list_that_is_not_utf_8_is_told_by_its_name():
+    with pytest.raises(SettingsError, match=r"^REFRESH_LICENSES must be UTF-8$"):
+        read_list("REFRESH_LICENSES", {"REFRESH_LICENSES": os.fsdecode(b"CC0 1.0,caf\xe9")})

@@ -24,6 +24,6 @@ SELECT
     set_config('xmloption', 'content', true)
 
 -- name: sort_memory
-SELECT set_config('work_mem', greatest(setting::bigint, 131072)::text, true)
+SELECT set_config(name, greatest(setting::bigint, 131072)::text, true)
 FROM pg_settings
-WHERE name = 'work_mem'
+WHERE name IN ('work_mem', 'maintenance_work_mem')

@@ -106,13 +106,19 @@ class Cache:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         self._make_folder()
+        lock = FileLock(self.folder / ".lock")
+        with disk_errors(self.folder):
+            try:
+                lock.acquire(timeout=_LOCK_SECONDS)
+            except Timeout:
+                raise CacheError(
+                    f"{self.folder}: time-out, another process has held the lock of this folder for "
+                    f"{_LOCK_SECONDS:.0f} s"
+                ) from None
         try:
-            with FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS):
-                yield
-        except Timeout:
-            raise CacheError(
-                f"{self.folder}: time-out, another process has held the lock of this folder for {_LOCK_SECONDS:.0f} s"
-            ) from None
+            yield
+        finally:
+            lock.release()
 
     def _sound(self, sidecar: Sidecar) -> bool:
         """Tell whether the file on disk is the one that was kept."""

@@ -12,13 +12,14 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published import compose
 from refresh_assets.published.declaration import Table
+from refresh_assets.published.delta import find_delta
 from refresh_assets.published.load import Row, Samples
+from refresh_assets.published.parts import can_be_read_in_parts, count_pages, split
 from refresh_assets.published.stage import RepeatedKeyError, Source, check_key
 
 SAMPLE_ROWS = 10
-# 8 MB; Postgres 14 was the first to read a part of a table alone.
+# 8 MB.
 PART_PAGES = 1000
-TID_RANGE_SCANS = 140000
 _CREATE = queries("refresh_assets.published", "sql/create.sql")
 _APPLY = queries("refresh_assets.published", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
@@ -191,38 +192,47 @@ class Target:
             "source": source.name,
             "keep": source.keep,
         }
-        if not in_parts or self.conn.info.server_version < TID_RANGE_SCANS:
+        if not in_parts or not can_be_read_in_parts(self.conn):
             return self.conn.execute(_APPLY["insert_all"].format(**pieces)).rowcount
-        added = 0
-        pages = self._fetch("source_pages", source=self._literal(source.name))[0]
-        for page in range(0, pages, PART_PAGES):
-            part = _APPLY["insert_part"].format(
-                **pieces,
-                first=sql.Literal(f"({page},0)"),
-                behind=sql.Literal(f"({page + PART_PAGES},0)"),
-                key=compose.names(self.table.key),
-            )
-            added += self.conn.execute(part).rowcount
-        return added
+        pages = count_pages(self.conn, source.name)
+        key = compose.names(self.table.key)
+        return sum(
+            self.conn.execute(
+                _APPLY["insert_part"].format(**pieces, first=part.first, behind=part.behind, key=key)
+            ).rowcount
+            for part in split(pages, max(1, pages // PART_PAGES))
+        )
 
     def _apply_delta(self, source: Source, cast_target: frozenset[str], rows_before: int) -> Changes:
         key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
-        self.conn.execute(
-            _APPLY["delta"].format(
-                columns=compose.COMMA.join(
-                    [
-                        *(sql.SQL("coalesce(source.{0}, target.{0}) AS {0}").format(sql.Identifier(k)) for k in key),
-                        *(compose.name(name, "source") for name in rest),
-                    ]
-                ),
+        columns = compose.COMMA.join(
+            [
+                *(sql.SQL("coalesce(source.{0}, target.{0}) AS {0}").format(sql.Identifier(k)) for k in key),
+                *(compose.name(name, "source") for name in rest),
+            ]
+        )
+        find_delta(
+            self.conn,
+            source,
+            {
+                "columns": columns,
+                "delta_key": compose.same_key(key, "target", "delta"),
                 **self._join(source, cast_target),
-            )
+            },
+            keyed=self.unique_index() is not None,
         )
         added, changed, removed = self._fetch("delta_counts")
         if not source.key_checked:
             self._check_key(source, each_met_its_own=source.rows - added == rows_before - removed)
         samples = self._samples()
-        self._change(source, key, rest)
+        try:
+            with self.conn.transaction():
+                self._change(source, key, rest)
+        except errors.UniqueViolation:
+            # Of two staged rows with one key, one has met the table's row and the other, in another part, has not.
+            if not source.key_checked:
+                check_key(self.conn, self.table.key, source.table)
+            raise
         return Changes(added, changed, removed, samples)
 
     def _check_key(self, source: Source, *, each_met_its_own: bool) -> None:

@@ -59,14 +59,54 @@ FROM (
     SELECT CASE WHEN {sampled} THEN {row_hash} END AS row_hash FROM {target} AS hashed
 ) AS hashes
 
--- name: delta
-CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
+-- name: compare
 SELECT
     CASE WHEN {target_mark} IS NULL THEN 'added' WHEN {source_mark} IS NULL THEN 'removed' ELSE 'changed' END AS "refresh:kind",
     {columns}
 FROM (SELECT {source_columns} FROM {source} AS staged WHERE {keep}) AS source
 FULL JOIN {target} AS target ON {same_key}
 WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
+
+-- name: delta
+CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
+{compare}
+
+-- name: first_part
+CREATE TEMPORARY TABLE refresh_parts ON COMMIT DROP AS
+{compare}
+
+-- name: next_part
+INSERT INTO pg_temp.refresh_parts
+{compare}
+
+-- name: source_part
+{keep} AND staged.ctid >= {first}::tid AND staged.ctid < {behind}::tid
+
+-- name: target_part
+(SELECT ctid, * FROM {target} WHERE ctid >= {first}::tid AND ctid < {behind}::tid)
+
+-- name: apart
+SELECT count(*) FROM pg_temp.refresh_parts WHERE "refresh:kind" <> 'changed'
+
+-- name: parts_together
+CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
+SELECT * FROM pg_temp.refresh_parts WHERE "refresh:kind" = 'changed'
+UNION ALL
+{compare}
+
+-- name: added_apart
+staged."refresh:kind" = 'added'
+
+-- name: removed_apart
+(
+    SELECT target.ctid, target.*
+    FROM {target} AS target
+    JOIN pg_temp.refresh_parts AS delta ON {delta_key}
+    WHERE delta."refresh:kind" = 'removed'
+)
+
+-- name: forget_parts
+DROP TABLE pg_temp.refresh_parts
 
 -- name: delta_counts
 SELECT
@@ -91,8 +131,8 @@ SELECT {columns} FROM pg_temp.refresh_delta WHERE "refresh:kind" = 'added'
 INSERT INTO {target} ({columns})
 SELECT {columns} FROM {source} AS staged WHERE {keep}
 
--- name: source_pages
-SELECT pg_relation_size(to_regclass({source})) / current_setting('block_size')::bigint
+-- name: pages
+SELECT pg_relation_size(to_regclass({table})) / current_setting('block_size')::bigint
 
 -- name: insert_part
 INSERT INTO {target} ({columns})
