@@ -13,7 +13,9 @@ from psycopg import errors
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.windows.load import ATTEMPTS, Loading, Result, load
+from refresh_assets.windows.giving_way import ATTEMPTS
+from refresh_assets.windows.load import Loading, Result, load
+from refresh_assets.windows.source import BrokenLinesError
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
 
@@ -179,6 +181,25 @@ def test_a_log_that_cannot_be_read_changes_nothing(windows: WindowDesk) -> None:
         windows.load(*DAYS)
     assert windows.picture() == before
     assert windows.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+def test_a_window_with_too_many_broken_lines_fails_and_the_others_are_loaded(windows: WindowDesk) -> None:
+    windows.load(day("2026-03-01"))
+
+    class Broken(type(windows.source)):  # type: ignore[misc]
+        def stage(self, conn: Any, wanted: Any, progress: Any) -> Any:
+            if DAYS[0] in wanted:
+                raise BrokenLinesError("too many broken lines", [DAYS[0]])
+            return super().stage(conn, wanted, progress)
+
+    windows.source = Broken(conn=windows.source.conn)  # type: ignore[attr-defined]
+    windows.write(*crowd("2026-03-03T10:00Z", "oak", 6))
+    assert [(done.window, done.outcome) for done in windows.load(*DAYS).done] == [
+        (DAYS[0], "failed"),
+        (DAYS[1], "loaded"),
+    ]
+    assert windows.events() == {"2026-03-03": {"oak": 6}}
+    assert windows.marker == at("2026-03-02")
 
 
 def test_readers_see_a_window_whole_while_it_is_replaced(windows: WindowDesk) -> None:

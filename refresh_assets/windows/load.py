@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import psycopg
-import tenacity
 from psycopg import errors, sql
 
 from refresh_assets.errors import RefreshError
@@ -17,18 +15,16 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.windows import session, state
 from refresh_assets.windows.due import Plan
-from refresh_assets.windows.source import EventSource, LineCounts, Seen, Staged
+from refresh_assets.windows.giving_way import explained, patiently, words
+from refresh_assets.windows.source import BrokenLinesError, EventSource, LineCounts, Seen, Staged
 from refresh_assets.windows.state import JOB, State
 from refresh_assets.windows.suppress import suppress
 from refresh_assets.windows.window import Window
 
-ATTEMPTS = 5
 # So many windows are counted in one pass over the log, and locked at once: their locks have a place in shared memory.
 PASS = 1000
 Outcome = Literal["loaded", "unchanged", "locked", "failed"]
-T = TypeVar("T")
 _LOAD = queries("refresh_assets.windows", "sql/load.sql")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: 
     gone, RefreshError is raised: what was yielded as loaded is so, the other windows are as they were.
     """
     schema = loading.plan.schema
-    with _explained(f"loading windows into {schema}.activity_metrics"):
+    with explained(f"loading windows into {schema}.activity_metrics"):
         session.prepare(conn, lock_seconds=loading.lock_seconds, statement_seconds=loading.statement_seconds)
         state.create_tables(conn, schema, loading.lock_seconds)
         state.check_grid(state.read_state(conn, schema), loading.plan.grid, schema)
@@ -113,14 +109,25 @@ class _Pass:
             yield from ready
             wanted = [window for window in free if window not in {done.window for done in ready}]
             if wanted:
-                staged = _patiently(self._stage, wanted)
-                self.result.lines = _sum(self.result.lines, staged.lines)
-                self.result.notes += [note for note in staged.notes if note not in self.result.notes]
-                for window in wanted:
-                    yield self._replace(window, staged.seen[window])
+                yield from self._load(wanted)
         finally:
             if not self.conn.closed and not self.conn.broken:
                 session.unlock(self.conn)
+
+    def _load(self, windows: Sequence[Window]) -> Iterator[Done]:
+        """Count these windows and replace them one by one; those with too many broken lines fail alone."""
+        try:
+            staged = patiently(self._stage, windows)
+        except BrokenLinesError as error:
+            yield from (Done(window, "failed", reason=str(error)) for window in error.windows)
+            others = [window for window in windows if window not in error.windows]
+            if others:
+                yield from self._load(others)
+            return
+        self.result.lines = _sum(self.result.lines, staged.lines)
+        self.result.notes += [note for note in staged.notes if note not in self.result.notes]
+        for window in windows:
+            yield self._replace(window, staged.seen[window])
 
     def _ready(self, windows: Sequence[Window]) -> list[Done]:
         """Return those that another run has loaded meanwhile, where only due ones are to be loaded."""
@@ -157,7 +164,7 @@ class _Pass:
 
     def _replace(self, window: Window, seen: Seen) -> Done:
         try:
-            done, self.result.standing = _patiently(self._replace_once, window, seen)
+            done, self.result.standing = patiently(self._replace_once, window, seen)
         except psycopg.Error as error:
             # A lock that is waited for in vain would be waited for again with every other window.
             if self.conn.closed or self.conn.broken or isinstance(error, errors.OperationalError):
@@ -214,37 +221,3 @@ def _sum(one: LineCounts | None, other: LineCounts | None) -> LineCounts | None:
     if one is None or other is None:
         return one or other
     return LineCounts(one.blank + other.blank, one.comment + other.comment, one.broken + other.broken)
-
-
-def _patiently(what: Callable[..., T], *args: Any) -> T:
-    """Call it, and again, at most five times in all, where the database gave way to another transaction."""
-    attempts = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((errors.SerializationFailure, errors.DeadlockDetected)),
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
-        before_sleep=lambda _state: _log.warning("the database gave way to another transaction; trying again"),
-        reraise=True,
-    )
-    return attempts(what, *args)
-
-
-class _explained:  # noqa: N801 - reads as what it does in a with statement
-    """Raise a RefreshError in place of a database error, whose details may hold the numbers of a row."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, psycopg.Error):
-            raise RefreshError(f"{self._what}: {words(error)}") from None
-
-
-def words(error: psycopg.Error) -> str:
-    """Return what the database said, without the details, which may hold the numbers of a suppressed row."""
-    said = error.diag.message_primary
-    if isinstance(error, errors.LockNotAvailable):
-        return "lock time-out: another session holds a lock that is needed; the next run tries again"
-    return f"{said} (SQLSTATE {error.sqlstate})" if said else str(error).strip() or type(error).__name__

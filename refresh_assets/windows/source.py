@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.windows.window import Window
 
@@ -46,6 +47,14 @@ class Staged:
     notes: tuple[str, ...] = ()
 
 
+class BrokenLinesError(RefreshError):
+    """Too many lines of these windows cannot be read as events; other windows can be counted without them."""
+
+    def __init__(self, text: str, windows: Sequence[Window]) -> None:
+        super().__init__(text)
+        self.windows = tuple(windows)
+
+
 class EventSource(Protocol):
     """An event log."""
 
@@ -64,7 +73,7 @@ class EventSource(Protocol):
 
         The table is there and empty, in an open transaction on `conn` whose time zone is UTC; all windows in one pass
         over the source. `windows` are in ascending order and do not overlap; `progress` takes the number of bytes read
-        so far. Raises RefreshError.
+        so far. Raises BrokenLinesError, RefreshError.
         """
         ...
 

@@ -13,7 +13,7 @@ from refresh_assets.windows.log_catalogue import Catalogue
 from refresh_assets.windows.log_folder import LocalFolder, LogFile, LogFolder
 from refresh_assets.windows.log_lines import DamagedFileError, blocks, lines
 from refresh_assets.windows.log_scan import FileFacts, Scan, Spans, Tally
-from refresh_assets.windows.source import LineCounts, Seen, Staged
+from refresh_assets.windows.source import BrokenLinesError, LineCounts, Seen, Staged
 from refresh_assets.windows.source_settings import LogSettings
 from refresh_assets.windows.window import Window
 
@@ -21,14 +21,6 @@ ROUNDS = 3
 """How often the files are read, at most, until none took another's name meanwhile."""
 REPEATED = "some lines stand there more than once; each counts once"
 _SQL = queries("refresh_assets.windows", "sql/log.sql")
-
-
-class BrokenLinesError(RefreshError):
-    """Too many lines of these windows cannot be read as events."""
-
-    def __init__(self, text: str, windows: Sequence[Window]) -> None:
-        super().__init__(text)
-        self.windows = tuple(windows)
 
 
 class _Rotated(Exception):  # noqa: N818
