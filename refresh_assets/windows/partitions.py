@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import datetime, timezone
 from itertools import pairwise
 
 import dagster as dg
 
 from refresh_assets.cron import CronTicks
 from refresh_assets.settings import SettingsError
+from refresh_assets.windows.grid import between
 from refresh_assets.windows.settings import WindowSettings
 from refresh_assets.windows.window import Window
 
@@ -29,6 +30,12 @@ class Partitions:
         span = context.partition_time_window
         ticks = self.grid.ticks(span.start.astimezone(timezone.utc), span.end.astimezone(timezone.utc))
         return [Window(*bounds) for bounds in pairwise(ticks)]
+
+    def keys(self, since: datetime, until: datetime) -> dict[Window, str]:
+        """Return the partition keys of the windows in [since, until]."""
+        windows = between(self.grid, since, until)
+        found = self.definition.get_partition_keys_in_time_window(dg.TimeWindow(since, until)) if windows else []
+        return dict(zip(windows, found, strict=True))
 
     def key(self, window: Window) -> str:
         """Return a window's partition key."""
