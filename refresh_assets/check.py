@@ -5,31 +5,35 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from psycopg import sql
-
+from refresh_assets.alerts.outbox import SCHEMA as OUTBOX_SCHEMA
+from refresh_assets.alerts.outbox import TABLES as OUTBOX_TABLES
 from refresh_assets.alerts.outbox import Alert
-from refresh_assets.alerts.settings import AlertSettings, read_alerts, read_ui_url
+from refresh_assets.alerts.problems import read_all
+from refresh_assets.alerts.settings import AlertSettings, read_alerts, ui_url_of
 from refresh_assets.alerts.smtp import Mailer, send_now
+from refresh_assets.alerts.storage import connect_storage
 from refresh_assets.alerts.text import Facts, failure_text
 from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.connect import Connection, connect
-from refresh_assets.postgres.queries import queries
+from refresh_assets.postgres.rights import CHANGE, lacking_rights, lacking_storage, may_stage
 from refresh_assets.published.files import publisher_of
-from refresh_assets.secrets import masked
-from refresh_assets.settings import Settings, SettingsError, read_settings
+from refresh_assets.published.history import TABLES as OWN_TABLES
+from refresh_assets.secrets import mask, masked
+from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
 from refresh_assets.windows.settings import read_windows, windows_wanted
 from refresh_assets.windows.sources import read_source
+from refresh_assets.windows.state import TABLES as WINDOW_TABLES
 from refresh_assets.windows.window import Window
 
 OLDEST_SERVER = 130000
 NO_MAIL = "not configured: nobody will be told of failures"
-_CHECK = queries("refresh_assets.postgres", "check.sql")
+LATER = "not looked at, the settings come first"
 
 
 @dataclass(frozen=True)
@@ -49,43 +53,48 @@ def findings(
     files: Mapping[str, str], env: Mapping[str, str] = os.environ, *, send_mail: bool = False
 ) -> Iterator[Finding]:
     """Look at one thing after the other; `files` are the declared files by table. A test mail is sent where wanted."""
-    yield from _refresh_findings(files, env)
+    settings, problems = _settings(env)
+    yield Finding("settings", not problems, mask("; ".join(problems), env) or "complete")
+    if settings is None:
+        yield from (Finding(subject, None, LATER) for subject in ("database", "publisher"))
+    else:
+        yield _tried("database", lambda: _database(settings, files, env), env)
+        if env.get("DAGSTER_POSTGRES_URL", "").strip():
+            yield _tried("storage", lambda: _other_storage(env), env)
+        yield _tried("publisher", lambda: _publisher(settings, files), env)
+        if windows_wanted(env):
+            yield _tried("event log", lambda: _event_log(env), env)
     yield _mail_finding(env, send=send_mail)
 
 
-def _refresh_findings(files: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Finding]:
-    try:
-        settings = read_settings(env)
-        prepare_home(settings.home)
-    except RefreshError as error:
-        yield Finding("settings", False, masked(error, env))  # noqa: FBT003
-        for subject in ("database", "publisher"):
-            yield Finding(subject, None, "not looked at, the settings come first")
-        return
-    yield Finding("settings", True, "complete")  # noqa: FBT003
-    yield _tried("database", lambda: _database(settings, env), env)
-    yield _tried("publisher", lambda: _publisher(settings, files), env)
-    if windows_wanted(env):
-        yield _tried("event log", lambda: _event_log(env), env)
+def _settings(env: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
+    """Return the settings of a refresh, where they can be used, and what is wrong with any setting at all."""
+    reader = Reader(env)
+    settings = settings_of(reader)
+    usable = not reader.problems
+    read_all(reader)
+    problems = list(reader.problems)
+    if usable:
+        try:
+            prepare_home(settings.home)
+        except RefreshError as error:
+            return None, [*problems, str(error)]
+    return (settings if usable else None), problems
 
 
 def _mail_finding(env: Mapping[str, str], *, send: bool) -> Finding:
     def look() -> str:
-        settings = read_alerts(env)
         if settings is None:
             raise SettingsError(f"{NO_MAIL}; set SMTP_HOST and ALERT_TO")
         return _send_mail(settings, env) if send else _look_at_mail(settings, env)
 
-    if not send and _without_mail(env):
+    try:
+        settings = read_alerts(env)
+    except SettingsError:
+        return Finding("mail", None, LATER)
+    if settings is None and not send:
         return Finding("mail", None, NO_MAIL)
     return _tried("mail", look, env)
-
-
-def _without_mail(env: Mapping[str, str]) -> bool:
-    try:
-        return read_alerts(env) is None
-    except SettingsError:
-        return False
 
 
 def _look_at_mail(settings: AlertSettings, env: Mapping[str, str]) -> str:
@@ -98,7 +107,7 @@ def _send_mail(settings: AlertSettings, env: Mapping[str, str]) -> str:
         about="mail",
         happened="works",
         what="This is the test mail of `refresh-assets check --mail`. Failures will be told in this way.",
-        run_url=read_ui_url(env) or "",
+        run_url=ui_url_of(Reader(env)) or "",
         host=socket.gethostname(),
     )
     alert = Alert(f"check:{uuid.uuid4()}", "test", "mail", *failure_text(facts, env))
@@ -116,12 +125,12 @@ def _tried(subject: str, look: Any, env: Mapping[str, str]) -> Finding:
         return Finding(subject, False, " ".join(masked(error, env).split()))  # noqa: FBT003
 
 
-def _database(settings: Settings, env: Mapping[str, str]) -> str:
+def _database(settings: Settings, files: Mapping[str, str], env: Mapping[str, str]) -> str:
     """Return what the server is. Raises RefreshError where it is too old or does not let us work."""
     with connect(settings.postgres, "refresh-assets check") as conn:
         if conn.info.server_version < OLDEST_SERVER:
             raise RefreshError("the server is older than PostgreSQL 13; use a newer one")
-        lacking = list(_lacking(conn, settings.schema, env))
+        lacking = list(_lacking(conn, settings.schema, files, env))
         if lacking:
             raise RefreshError(f"role {settings.postgres.user!r} lacks " + ", ".join(lacking))
         postgres = settings.postgres
@@ -131,16 +140,31 @@ def _database(settings: Settings, env: Mapping[str, str]) -> str:
         )
 
 
-def _lacking(conn: Connection, schema: str, env: Mapping[str, str]) -> Iterator[str]:
-    schemas = [schema, *([] if env.get("DAGSTER_POSTGRES_URL") else ["dagster", "refresh_alerts"])]
-    for name in schemas:
-        row: Any = conn.execute(_CHECK["may_create"].format(schema=sql.Literal(name))).fetchone()
-        if not row[0]:
-            yield f"the right to create tables in schema {name!r} (GRANT USAGE, CREATE ON SCHEMA …)"
-    row = conn.execute(_CHECK["may_stage"]).fetchone()
-    may_stage = row[0]
-    if not may_stage:
+def _lacking(conn: Connection, schema: str, tables: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+    needed = {**dict.fromkeys(tables, CHANGE), **OWN_TABLES}
+    if windows_wanted(env):
+        needed |= dict.fromkeys(WINDOW_TABLES, CHANGE)
+    yield from lacking_rights(conn, schema, needed)
+    if not env.get("DAGSTER_POSTGRES_URL", "").strip():
+        yield from _lacking_in_storage(conn)
+    if not may_stage(conn):
         yield "the right to create temporary tables (GRANT TEMPORARY ON DATABASE …)"
+
+
+def _lacking_in_storage(conn: Connection, schema: str = "dagster") -> Iterator[str]:
+    yield from lacking_storage(conn, schema)
+    yield from lacking_rights(conn, OUTBOX_SCHEMA, dict.fromkeys(OUTBOX_TABLES, CHANGE))
+
+
+def _other_storage(env: Mapping[str, str]) -> str:
+    """Return where Dagster's storage is. Raises RefreshError where it is out of reach or does not let us work."""
+    with connect_storage(env, "refresh-assets check") as conn:
+        row: Any = conn.execute("SELECT current_database(), current_schema(), current_user").fetchone()
+        database, schema, user = row
+        lacking = list(_lacking_in_storage(conn, schema or "public"))
+        if lacking:
+            raise RefreshError(f"role {user!r} lacks " + ", ".join(lacking))
+        return f"Dagster's storage is in database {database}, schema {schema}"
 
 
 def _event_log(env: Mapping[str, str]) -> str:

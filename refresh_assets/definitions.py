@@ -8,8 +8,9 @@ from typing import Any
 import dagster as dg
 
 from refresh_assets import defs as declared
+from refresh_assets.alerts.collect_trouble import lasting
 from refresh_assets.alerts.executor import in_process_with_heartbeat
-from refresh_assets.alerts.limits import read_interval
+from refresh_assets.alerts.limits import usable_interval
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
 from refresh_assets.published.declaration import DeclarationError
@@ -17,6 +18,7 @@ from refresh_assets.published.io_managers import ManifestIOManager, PublishedFil
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
 from refresh_assets.settings import read_base, read_timezone
 from refresh_assets.windows.definitions import windows_defs
+from refresh_assets.windows.overdue import overdue_windows
 
 
 def build_defs(**overrides: Any) -> dg.Definitions:
@@ -33,7 +35,7 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
-        sensors=[failure_mail(read_interval())],
+        sensors=[failure_mail(usable_interval(), [lasting("window", overdue_windows)])],
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )

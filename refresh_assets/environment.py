@@ -88,14 +88,19 @@ SETTINGS: tuple[Setting, ...] = (
         "so that an outside watcher notices when we are gone",
         secret=True,
     ),
-    Setting("REFRESH_MAX_AGE", "days that a table may go unverified before a person is told", "8"),
-    Setting("REFRESH_STUCK_AFTER", "seconds that a run may wait for its start before a person is told", "480"),
+    Setting("REFRESH_MAX_AGE", "days that a table may go unverified before a person is told, at most 3650", "8"),
+    Setting(
+        "REFRESH_STUCK_AFTER",
+        "seconds that a run may wait for its start before a person is told, from 1 to 604800",
+        "480",
+    ),
     Setting(
         "REFRESH_HEARTBEAT",
-        "seconds between two heartbeats of a run; one that is silent for six of them, and gone, is ended as failed",
+        "seconds between two heartbeats of a run, from 0.1 to 600; "
+        "one that is silent for six of them, and gone, is ended as failed",
         "10",
     ),
-    Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`", "15"),
+    Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`, from 1 to 600", "15"),
     Setting(
         "WINDOW_SOURCE",
         "event log that `activity_metrics` counts: `moodle` (a table), `openedx` (tracking log files) or `sample` "

@@ -8,9 +8,6 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 from dagster_shared.error import SerializableErrorInfo
 
-from refresh_assets.errors import RefreshError
-from refresh_assets.secrets import mask
-
 INTERRUPTED = "DagsterExecutionInterruptedError"
 _WRAPPERS = ("Dagster", "SensorExecutionError", "ScheduleExecutionError")
 
@@ -28,25 +25,25 @@ def words(error: SerializableErrorInfo) -> str:
     return text if colon and kind.endswith(error.cls_name or "\n") else error.message.strip()
 
 
-def reason(error: BaseException) -> str:
-    """Return an exception's text on one line, without secrets, and that of what caused it where it is not ours."""
-    text = str(error) or type(error).__name__
-    if not isinstance(error, RefreshError) and error.__cause__ is not None:
-        text += f"; caused by {error.__cause__}"
-    return on_one_line(mask(text))
-
-
-def on_one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
-    """Return what each failed check of a run says, but for those whose failure is the step's."""
+    """Return what each failed check of a run says, but for those whose failure is the table's."""
     return [
         f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
         for evaluation in evaluations(events)
         if not evaluation.passed and not evaluation.blocking
     ]
+
+
+def tracebacks(events: Iterable[dg.DagsterEvent]) -> list[str]:
+    """Return where each failed step, or else the run, failed: the traceback of the error that a person can mend."""
+    events = list(events)
+    errors = [event.step_failure_data.error for event in events if event.is_step_failure]
+    if not errors:
+        failures = [event for event in events if event.event_type == dg.DagsterEventType.RUN_FAILURE]
+        errors = [event.job_failure_data.error for event in failures]
+    found = [innermost(error) for error in errors if error is not None]
+    # What a check says needs no traceback through Dagster, and what was only interrupted none at all.
+    return [error.to_string() for error in found if not (error.cls_name or "").startswith("Dagster")]
 
 
 def evaluations(events: Iterable[dg.DagsterEvent]) -> Iterable[AssetCheckEvaluation]:

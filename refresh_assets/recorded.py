@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +22,14 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from typing_extensions import Self
 
 from refresh_assets.instance import prepare_home
 
 MODULE = "refresh_assets.definitions"
 LOCATION = "refresh_assets"
 REPOSITORY = "__repository__"
+STARTED_BY_TAG = "refresh/started_by"
 STORAGE_STATEMENT_MILLISECONDS = 60_000
 
 
@@ -51,27 +54,42 @@ def storage(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def record_run(
-    instance: dg.DagsterInstance,
-    job: dg.JobDefinition,
-    *,
-    run_config: Mapping[str, Any],
-    selection: frozenset[dg.AssetKey] | None = None,
-    tags: Mapping[str, str] | None = None,
-) -> Recorded:
-    """Run a job of the definitions to its end; a signal ends it as failed."""
-    run = instance.create_run_for_job(
-        job,
-        # Standard error is for people: what is shown in full in the UI is not repeated there.
-        run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}, **run_config},
-        asset_selection=selection,
-        tags={"refresh/started_by": "command line", **(tags or {})},
-        remote_job_origin=_origin(job.name),
-    )
-    with _ended_by_signals(), contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-        execute_run(InMemoryJob(job), run, instance)
-    records = instance.all_logs(run.run_id)
-    return Recorded(run.run_id, [record.dagster_event for record in records if record.dagster_event is not None])
+@dataclass(frozen=True)
+class Recorder:
+    """Records runs in a storage, and lets signals end them."""
+
+    instance: dg.DagsterInstance
+    signals: _Signals
+
+    def run(
+        self,
+        job: dg.JobDefinition,
+        *,
+        run_config: Mapping[str, Any],
+        selection: frozenset[dg.AssetKey],
+        tags: Mapping[str, str] | None = None,
+    ) -> Recorded:
+        """Run a job of the definitions to its end; a signal ends it as failed, and is ignored from then on."""
+        run = self.instance.create_run_for_job(
+            job,
+            # Standard error is for people: what the UI shows in full is not repeated, and tracebacks come at the end.
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **run_config},
+            asset_selection=selection,
+            tags={STARTED_BY_TAG: "command line", **(tags or {})},
+            remote_job_origin=_origin(job.name),
+        )
+        with contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
+            execute_run(InMemoryJob(job), run, self.instance)
+        self.signals.ignore()
+        records = self.instance.all_logs(run.run_id)
+        return Recorded(run.run_id, [record.dagster_event for record in records if record.dagster_event is not None])
+
+
+@contextlib.contextmanager
+def recording(home: Path) -> Iterator[Recorder]:
+    """Open the storage to record runs in it. Raises RefreshError where it cannot be reached."""
+    with _Signals() as signals, storage(home) as instance:
+        yield Recorder(instance, signals)
 
 
 def _origin(job: str) -> RemoteJobOrigin:
@@ -81,14 +99,25 @@ def _origin(job: str) -> RemoteJobOrigin:
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)
 
 
-class _ended_by_signals:  # noqa: N801 - reads as what it does in a with statement
-    """Let SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
+class _Signals:
+    """Lets SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
 
-    def __enter__(self) -> None:
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    def __enter__(self) -> Self:
+        self._before: dict[signal.Signals, Any] = {}
+        self._set(signal.SIGTERM, signal.default_int_handler)
+        return self
+
+    def ignore(self) -> None:
+        """Let nothing end the process any more before it has said what it did."""
+        self._set(signal.SIGTERM, signal.SIG_IGN)
+        self._set(signal.SIGINT, signal.SIG_IGN)
 
     def __exit__(self, *_error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _set(self, number: signal.Signals, handler: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(number, handler)
+            # None: not set from Python, and not to be set again by it.
+            self._before.setdefault(number, signal.SIG_DFL if before is None else before)

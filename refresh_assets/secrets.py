@@ -27,6 +27,8 @@ _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
 _SLASHED_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):(?!\d+(?:[/?#\s]|$))[^\s@"<>]*@""")
 _SHORT = 6
 _MIN_INNER = 6
+# What of an address is long enough to be a key and no word.
+_LONG = 16
 _MAX_FILE = 1_000_000
 
 
@@ -136,6 +138,12 @@ def _forms(password: str, users: list[str]) -> set[str]:
         json.dumps(password, ensure_ascii=False)[1:-1],
         html.escape(password),
         html.escape(password, quote=False),
+        # As Python, SQL, libpq and a shell write it.
+        repr(raw)[2:-1],
+        ascii(password)[1:-1],
+        password.replace("'", "''"),
+        password.replace("\\", "\\\\").replace("'", "\\'"),
+        password.replace("'", "'\"'\"'"),
         *_base64_inside(raw),
     }
     for login in (raw, *(x for user in users for x in _logins(user, raw))):
@@ -168,6 +176,7 @@ def _passwords(env: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
     yield from ((password, None) for password in _kept_in(env.get("SMTP_PASSWORD_FILE")))
     for name in _URLS:
         yield from _url_passwords(env.get(name, ""))
+    yield from _capability(env.get("ALERT_PING_URL", ""))
     yield from ((password, None) for password in _file_passwords(env))
     log = {name: env.get(f"WINDOW_{name}") or env.get(name, "") for name in _SERVER}
     if env.get("WINDOW_PGPASSFILE"):
@@ -183,6 +192,19 @@ def _url_passwords(url: str) -> Iterator[tuple[str, str | None]]:
         user = unquote(parts.username or "")
         yield parts.password, user
         yield unquote(parts.password), user
+
+
+def _capability(url: str) -> Iterator[tuple[str, None]]:
+    """Yield an address that is itself a secret, for whoever knows it can use it, and what in its path makes it so."""
+    if not url.strip():
+        return
+    yield url.strip(), None
+    try:
+        path = urlsplit(url.strip()).path.strip("/")
+    except ValueError:
+        return
+    parts = [path, *path.split("/")]
+    yield from ((part, None) for part in parts if len(part) >= _LONG)
 
 
 def _file_passwords(env: Mapping[str, str]) -> Iterator[str]:

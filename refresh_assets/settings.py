@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -105,13 +105,16 @@ class Reader:
         except SettingsError as error:
             self.wrong.append(str(error))
 
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is missing, in one text, and what is wrong, a text each."""
+        missing = ["not set in this environment: " + ", ".join(self.missing)] if self.missing else []
+        return [*missing, *self.wrong]
+
     def done(self) -> None:
-        texts = []
-        if self.missing:
-            texts.append("not set in this environment: " + ", ".join(self.missing))
-        texts += self.wrong
-        if texts:
-            raise SettingsError("; ".join(texts))
+        """Raise SettingsError where anything is missing or wrong."""
+        if self.problems:
+            raise SettingsError("; ".join(self.problems))
 
 
 def read_settings(env: Env = os.environ) -> Settings:
@@ -120,6 +123,13 @@ def read_settings(env: Env = os.environ) -> Settings:
     Raises SettingsError that names every missing and every unusable one.
     """
     reader = Reader(env)
+    settings = settings_of(reader)
+    reader.done()
+    return settings
+
+
+def settings_of(reader: Reader) -> Settings:
+    """Return all settings of a refresh; where the reader has problems, they are not to be used."""
     settings = Settings(
         postgres=_postgres(reader),
         base=_base(reader),
@@ -133,7 +143,6 @@ def read_settings(env: Env = os.environ) -> Settings:
         cache_bytes=reader.parsed("REFRESH_CACHE_BYTES", _count, "a whole number above 0", 10_000_000_000),
     )
     reader.list("REFRESH_LICENSES")
-    reader.done()
     return settings
 
 

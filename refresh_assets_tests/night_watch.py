@@ -29,7 +29,7 @@ from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_row
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching, free_port
 from refresh_assets_tests.watchtower import job_origin, mail_settings
 
-# Another team's code location, with a job that never ends, a sensor that never works and one that hangs.
+# Another team's code location: a job that never ends, one that always fails, a sensor that does, and one that hangs.
 ELSEWHERE = """
     import time
     import dagster as dg
@@ -43,6 +43,14 @@ ELSEWHERE = """
     def endless():
         sleep()
 
+    @dg.op
+    def divide():
+        raise ZeroDivisionError("no remainder")
+
+    @dg.job(executor_def=in_process_with_heartbeat)
+    def flaky():
+        divide()
+
     @dg.sensor(job=endless, minimum_interval_seconds=1, default_status=dg.DefaultSensorStatus.RUNNING)
     def odd_feed(context):
         raise ValueError("the feed is not JSON")
@@ -51,7 +59,7 @@ ELSEWHERE = """
     def slow_feed(context):
         time.sleep(55)
 
-    defs = dg.Definitions(jobs=[endless], sensors=[odd_feed, slow_feed])
+    defs = dg.Definitions(jobs=[endless, flaky], sensors=[odd_feed, slow_feed])
 """
 WORKSPACE = """
 load_from:
@@ -146,9 +154,7 @@ class NightWatch:
 
     def quiet(self, looks: int = 2) -> None:
         """Return after so many more looks of the sensor."""
-        query = (
-            "SELECT count(*) FROM dagster.job_ticks WHERE job_origin_id IS NOT NULL AND tick_body LIKE '%mails sent%'"
-        )
+        query = "SELECT count(*) FROM dagster.job_ticks WHERE job_origin_id IS NOT NULL AND tick_body LIKE '% owed%'"
         wanted = self.shop.rows(query)[0][0] + looks
         self.wait(lambda: self.shop.rows(query)[0][0] >= wanted)
 
@@ -170,8 +176,8 @@ class NightWatch:
     def _jobs(self) -> dict[str, dg.JobDefinition]:
         space: dict[str, Any] = {}
         exec((self.home / "elsewhere.py").read_text(), space)  # noqa: S102 - the file that the daemon loads
-        endless = space["defs"].resolve_job_def("endless")
-        return {"weekly_refresh": build_defs().resolve_job_def("weekly_refresh"), "endless": endless}
+        theirs = {name: space["defs"].resolve_job_def(name) for name in ("endless", "flaky")}
+        return {"weekly_refresh": build_defs().resolve_job_def("weekly_refresh"), **theirs}
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +210,7 @@ def night(postgres_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFact
                 watch.start()
                 watch.stuck = watch.enqueue("elsewhere", "endless", tags={"never": "now"})
                 watch.hanging = watch.enqueue("elsewhere", "endless", tags={"dagster/max_runtime": "3"})
+                watch.enqueue("elsewhere", "flaky", tags={"dagster/max_retries": "1"})
                 watch.refresh("datasets", "dataset_rights")
                 yield watch
             finally:
@@ -223,7 +230,7 @@ def _shorten(home: Path) -> None:
     ):
         assert before in configuration
         configuration = configuration.replace(before, after)
-    (home / "dagster.yaml").write_text(configuration)
+    (home / "dagster.yaml").write_text(f"{configuration}\nrun_retries: {{enabled: true}}\n")
     (home / "workspace.yaml").write_text(WORKSPACE)
     (home / "elsewhere.py").write_text(textwrap.dedent(ELSEWHERE))
 

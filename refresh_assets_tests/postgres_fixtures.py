@@ -52,11 +52,12 @@ def database(postgres_server: embedded.EmbeddedServer) -> Iterator[dict[str, str
 
 
 @contextlib.contextmanager
-def new_database(postgres_server: embedded.EmbeddedServer) -> Iterator[dict[str, str]]:
-    """Create such a database and drop it at the end."""
+def new_database(postgres_server: embedded.EmbeddedServer, template: str = "template1") -> Iterator[dict[str, str]]:
+    """Create such a database, or a copy of another one, and drop it at the end."""
     name = f"test_{os.getpid()}_{uuid.uuid4().hex[:12]}"
     server = server_settings(postgres_server)
-    _administer(server, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+    _administer(server, create)
     yield {**server, "PGDATABASE": name}
     _administer(server, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -95,6 +96,13 @@ class Shop:
 
 @pytest.fixture
 def shop(database: dict[str, str], tmp_path: Path) -> Iterator[Shop]:
+    with new_shop(database, tmp_path) as shop:
+        yield shop
+
+
+@contextlib.contextmanager
+def new_shop(database: dict[str, str], tmp_path: Path) -> Iterator[Shop]:
+    """Open a shop whose tables are to be in this database."""
     home = tmp_path / "home"
     folder = tmp_path / "published files"
     folder.mkdir()
@@ -111,6 +119,10 @@ def shop(database: dict[str, str], tmp_path: Path) -> Iterator[Shop]:
 
 @pytest.fixture
 def shop_here(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    return enter(shop, monkeypatch)
+
+
+def enter(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Return the shop with its settings in this process's environment."""
     for name in ("PGPASSFILE", "DAGSTER_HOME", "DAGSTER_POSTGRES_URL", "REFRESH_LICENSES", "REFRESH_SCHEMA"):
         monkeypatch.delenv(name, raising=False)

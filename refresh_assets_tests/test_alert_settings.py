@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from refresh_assets.alerts.settings import AlertSettings, read_alerts, read_ping_url, read_ui_url
+from refresh_assets.alerts.limits import Limits, usable_interval, usable_limits
+from refresh_assets.alerts.problems import alert_problems
+from refresh_assets.alerts.settings import AlertSettings, ping_url_of, read_alerts, ui_url_of, usable_mail
 from refresh_assets.secrets import MASK, mask
-from refresh_assets.settings import SettingsError
+from refresh_assets.settings import Reader, SettingsError
 
 LEAST = {"SMTP_HOST": "mail.example.org", "ALERT_TO": "team@example.org"}
 
@@ -124,16 +127,58 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 
 def test_the_addresses_of_the_ui_and_the_watcher_need_no_mail() -> None:
-    assert read_ui_url({"DAGSTER_UI_URL": "https://dagster.example/x/"}) == "https://dagster.example/x"
-    assert read_ping_url({"ALERT_PING_URL": " https://hc.example/1/ "}) == "https://hc.example/1/"
-    assert read_ui_url({}) is None
-    assert read_ping_url({}) is None
+    assert ui_url_of(Reader({"DAGSTER_UI_URL": "https://dagster.example/x/"})) == "https://dagster.example/x"
+    assert ping_url_of(Reader({"ALERT_PING_URL": " https://hc.example/1/ "})) == "https://hc.example/1/"
+    assert ui_url_of(Reader({})) is None
+    assert ping_url_of(Reader({})) is None
 
 
 @pytest.mark.parametrize(
     "url", ["hc.example/s3cret", "ftp://x/s3cret", "http://", "http://x:port/s3cret", "http://[s3cret"]
 )
 def test_what_is_no_web_address_is_named_and_not_shown(url: str) -> None:
-    with pytest.raises(SettingsError, match="ALERT_PING_URL must be an http or https URL") as caught:
-        read_ping_url({"ALERT_PING_URL": url})
-    assert "s3cret" not in str(caught.value)
+    assert alert_problems({"ALERT_PING_URL": url}) == ["ALERT_PING_URL must be an http or https URL"]
+    assert ping_url_of(Reader({"ALERT_PING_URL": url})) is None
+
+
+# What is wrong, and what holds meanwhile
+
+
+def test_every_unusable_setting_of_alerts_is_named_at_once() -> None:
+    env = {
+        "REFRESH_MAX_AGE": "a week",
+        "REFRESH_STUCK_AFTER": "-1",
+        "REFRESH_HEARTBEAT": "1e9",
+        "REFRESH_ALERT_INTERVAL": "nan",
+        "DAGSTER_UI_URL": "dagster",
+        "ALERT_PING_URL": "ping",
+        "SMTP_PORT": "mail",
+    }
+    problems = "; ".join(alert_problems(env))
+    for name in (*env, "SMTP_HOST", "ALERT_TO"):
+        assert name in problems
+    assert "a week" not in problems
+
+
+def test_an_unusable_limit_has_its_default_and_the_others_what_they_were_given() -> None:
+    limits = usable_limits({"REFRESH_MAX_AGE": "a week", "REFRESH_HEARTBEAT": "3"})
+    assert limits == Limits(timedelta(days=8), timedelta(seconds=480), timedelta(seconds=3))
+    assert usable_interval({"REFRESH_ALERT_INTERVAL": "often"}) == 15
+
+
+def test_one_recipient_that_is_no_address_does_not_keep_the_others_from_being_told() -> None:
+    settings, problems = usable_mail({**LEAST, "ALERT_TO": "team@example.org, nobody", "ALERT_FROM": "robot"})
+    assert settings is not None
+    assert (settings.recipients, settings.sender) == (("team@example.org",), "refresh-assets@example.org")
+    assert len(problems) == 2
+
+
+@pytest.mark.parametrize("wrong", [{"SMTP_PORT": "x"}, {"SMTP_USER": "robot"}, {"ALERT_TO": "nobody"}])
+def test_mail_is_not_sent_by_settings_that_leave_open_how(wrong: dict[str, str]) -> None:
+    settings, problems = usable_mail({**LEAST, **wrong})
+    assert settings is None
+    assert problems
+
+
+def test_any_setting_of_mail_means_that_mail_is_wanted() -> None:
+    assert "not set in this environment: SMTP_HOST, ALERT_TO" in error_of({"ALERT_FROM": "me@example.org"})

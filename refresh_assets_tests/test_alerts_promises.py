@@ -31,10 +31,15 @@ def test_a_publisher_that_cannot_be_reached(night: NightWatch) -> None:
     night.mail("127.0.0.1:9", MINUTE)
 
 
+def test_a_run_that_dagster_tries_again(night: NightWatch) -> None:
+    caught = night.mail("flaky failed: no remainder", 2 * MINUTE)
+    assert "after 1 automatic retry" in caught.text()
+
+
 def test_a_failed_check_in_a_run_that_succeeded(night: NightWatch) -> None:
     night.shop.admin.execute("UPDATE etl.datasets SET title = 'Odd' WHERE title = 'Dataset 1'")
     assert "loaded 40 rows" in night.refresh("datasets")
-    night.mail("datasets failed a check: datasets: drift", MINUTE)
+    night.mail("datasets failed a check: drift", MINUTE)
 
 
 def test_a_refused_shrink(night: NightWatch) -> None:

@@ -56,7 +56,7 @@ def test_of_several_failed_tables_the_one_mail_names_each_with_its_reason(tower:
     tower.shop.publish_file("dataset_rights.csv", "not,the,header\n", 0)
     tower.refresh("datasets", "dataset_rights")
     (caught,) = tower.told()
-    assert str(caught.mail["Subject"]).startswith("[refresh] weekly_refresh failed: ")
+    assert str(caught.mail["Subject"]).startswith("[refresh] dataset_rights and datasets failed: ")
     body = caught.text()
     assert "datasets: staged 41 rows; the manifest says 40" in body
     assert "dataset_rights: " in body
@@ -99,7 +99,7 @@ def test_a_failed_check_of_severity_error_in_a_successful_run_is_told(tower: Wat
     tower.refresh()
     (caught,) = tower.told()
     subject = str(caught.mail["Subject"])
-    assert subject.startswith("[refresh] datasets failed a check: datasets: drift: etl.datasets: rows were changed")
+    assert subject.startswith("[refresh] datasets failed a check: drift: etl.datasets: rows were changed")
     assert tower.told() == []
 
 
@@ -174,7 +174,7 @@ def test_a_failure_that_is_tried_again_is_not_told_but_the_last_one_is(tower: Wa
     tower.fail(last)
     tower.instance.add_run_tags(last.run_id, {WILL_RETRY_TAG: "false"})
     (caught,) = tower.told()
-    assert "after 1 automatic retries" in caught.text()
+    assert "after 1 automatic retry" in caught.text()
 
 
 def test_a_retry_that_does_not_come_is_told(tower: Watchtower) -> None:
@@ -299,7 +299,9 @@ def test_a_thousand_failures_at_once_are_told_within_some_looks_each_well_within
 # Failure domains
 
 
-def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Watchtower) -> None:
+def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick_nor_log(
+    tower: Watchtower, caplog: pytest.LogCaptureFixture
+) -> None:
     secret = tower.shop.env["PGPASSWORD"]
     tower.fail(tower.create_run(), f"no connection with password={secret}")
     (caught,) = tower.told()
@@ -312,6 +314,8 @@ def test_a_password_that_an_error_echoes_reaches_neither_mail_nor_tick(tower: Wa
     with pytest.raises(LookFailedError) as raised:
         tower.look([leaking])
     assert secret not in str(raised.value)
+    assert "RuntimeError: no connection with password=***" in caplog.text
+    assert secret not in caplog.text
 
 
 def test_the_job_of_a_run_need_not_exist_any_more(tower: Watchtower) -> None:

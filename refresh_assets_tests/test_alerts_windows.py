@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from refresh_assets.alerts.collect_windows import overdue_windows
-from refresh_assets.alerts.standing import standing
+from refresh_assets.alerts.collect_trouble import lasting
 from refresh_assets.cron import CronTicks
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
 from refresh_assets.windows.due import Plan
 from refresh_assets.windows.load import Loading, Result, load
+from refresh_assets.windows.overdue import Part, overdue_windows, windows_part
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.watchtower import Watchtower
 from refresh_assets_tests.windows_fixtures import START, TableOfEvents
@@ -37,20 +37,12 @@ class Nights:
             for _done in load(conn, Loading(plan, TableOfEvents(), 5), [window(age) for age in ages], Result()):
                 pass
 
-    def watched_since(self, hours: float) -> None:
-        """Let the sensor have watched windows for so long."""
-        self.subjects()
-        self.tower.sql(
-            "UPDATE refresh_alerts.spell SET began_at = began_at - interval '"
-            f"{hours} hours' WHERE kind = 'watched windows'"
-        )
-
     def subjects(self) -> list[str]:
         return [str(caught.mail["Subject"]) for caught in self.told()]
 
     def told(self) -> list[Any]:
         before = len(self.tower.mailserver.mails)
-        self.tower.look([overdue_windows])
+        self.tower.look([lasting("window", overdue_windows)])
         return self.tower.mailserver.mails[before:]
 
 
@@ -68,13 +60,11 @@ def nights(tower: Watchtower, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night
 
 def test_a_window_that_is_due_and_not_loaded(nights: Nights) -> None:
     nights.load(4, 3)
-    assert nights.subjects() == []
-    nights.watched_since(24)
     (caught,) = nights.told()
     assert str(caught.mail["Subject"]).startswith(f"[refresh] activity_metrics is overdue: not loaded: {window(2)}")
-    assert "the schedule activity_metrics_schedule never ticked" in caught.text()
+    assert "loaded without a gap up to" in caught.text()
     assert "refresh-assets windows run" in caught.text()
-    assert str(window(1)) not in caught.text() or NOW - HOUR + timedelta(seconds=5400) < datetime.now(timezone.utc)
+    assert str(window(0)) not in caught.text()
     assert nights.subjects() == []
     nights.load(2, 1, 0)
     (subject,) = nights.subjects()
@@ -82,43 +72,40 @@ def test_a_window_that_is_due_and_not_loaded(nights: Nights) -> None:
     assert nights.subjects() == []
 
 
-def test_windows_that_are_overdue_together_share_a_mail_and_a_later_one_gets_its_own(nights: Nights) -> None:
-    nights.load(9, 4)
-    nights.watched_since(24)
+def test_windows_that_follow_each_other_share_a_mail_and_others_get_their_own(nights: Nights) -> None:
+    nights.load(9, 6, 3, 2, 1, 0)
+    first, second = nights.told()
+    assert [str(window(age)) in first.text() for age in (8, 7, 5, 4)] == [True, True, False, False]
+    assert [str(window(age)) in second.text() for age in (8, 7, 5, 4)] == [False, False, True, True]
+    assert nights.subjects() == []
+
+
+def test_windows_within_their_limit_are_not_told_of(nights: Nights) -> None:
+    nights.load(4, 3, 2, 1)
+    assert nights.subjects() == []
+
+
+def test_windows_that_were_never_loaded_are_told_of_once(nights: Nights) -> None:
     (caught,) = nights.told()
-    assert all(str(window(age)) in caught.text() for age in (8, 7, 6, 5))
-    nights.tower.sql(f"DELETE FROM refresh_alerts.spell WHERE about = '{window(5)}'")
-    nights.tower.sql(f"DELETE FROM refresh_alerts.alert_outbox WHERE event_key LIKE '%{window(5)}%'")
-    (again,) = nights.told()
-    assert str(window(5)) in again.text()
-    assert str(window(6)) not in again.text()
-
-
-def test_windows_that_are_new_to_the_sensor_get_their_time(nights: Nights) -> None:
+    assert "never loaded" in caught.text()
     assert nights.subjects() == []
-    nights.watched_since(1)
-    assert nights.subjects() == []
-    nights.watched_since(24)
-    assert len(nights.subjects()) == 1
 
 
 def test_status_tells_how_windows_stand_and_what_is_overdue(nights: Nights) -> None:
     nights.load(9, 4)
-    found = standing(nights.tower.instance, nights.tower.repository)
-    (line,) = [line for line in found.lines() if line.startswith("FAILED activity_metrics: ")]
-    assert "loaded up to" in line
-    assert any("activity_metrics is overdue since" in wrong for wrong in found.wrong)
-    told = found.as_json()["windows"]
-    assert (told["overdue"], told["limit_seconds"], told["stale"]) == (True, 5400, [])
-    assert told["missing"][0] == str(window(8))
+    found = windows_part(datetime.now(timezone.utc))
+    assert isinstance(found, Part)
+    assert found.line.startswith("FAILED activity_metrics: loaded without a gap up to")
+    assert found.wrong[0].startswith(f"activity_metrics is overdue: {window(8)}")
+    assert (found.told["overdue"], found.told["limit_seconds"], found.told["stale"]) == (True, 5400, [])
     nights.load(8, 7, 6, 5, 3, 2, 1, 0)
-    found = standing(nights.tower.instance, nights.tower.repository)
-    assert any(line.startswith("ok     activity_metrics: ") for line in found.lines())
-    assert not found.as_json()["windows"]["overdue"]
+    found = windows_part(datetime.now(timezone.utc))
+    assert found is not None
+    assert found.line.startswith("ok     activity_metrics: ")
+    assert (found.wrong, found.told["missing"], found.told["overdue"]) == ([], [], False)
 
 
 def test_without_an_event_log_nothing_is_told_of_windows(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     nights.load(9)
-    nights.watched_since(24)
     monkeypatch.setenv("WINDOW_SOURCE", "")
     assert nights.subjects() == []

@@ -20,9 +20,9 @@ LONGEST_FILE = 400
 WINGS = {
     "postgres": set(),
     "published": {"postgres"},
-    "alerts": {"postgres", "published", "windows"},
+    "alerts": {"postgres", "published"},
     "local": {"postgres", "windows"},
-    "windows": {"postgres", "published"},
+    "windows": {"postgres", "published", "alerts"},
     "defs": set(),
     "commands": set(),
 }

@@ -13,6 +13,7 @@ import pytest
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
 from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.smtp_server import catching
 
 pytestmark = pytest.mark.slow
 
@@ -110,8 +111,57 @@ def test_a_traceback_goes_to_standard_error_and_the_password_nowhere(shop: Shop)
     code, out, err = shop.run("run", "--table", "datasets")
     assert (code, out.count("\n")) == (1, 1)
     assert "failed: no UPDATE today" in out
-    assert "Traceback" in err or "Stack Trace" in err
+    assert err.count("Stack Trace") == 1
+    assert err.count("no UPDATE today") == 1
     assert shop.env["PGPASSWORD"] not in out + err
+
+
+def test_an_everyday_failure_has_its_line_and_a_traceback_of_its_own_at_most(shop: Shop) -> None:
+    shop.publish(A, promised=399)
+    code, out, err = shop.run("run", "--table", "datasets")
+    assert (code, err) == (1, "")
+    assert "failed: staged 400 rows; the manifest says 399" in out
+    code, out, err = shop.run("run", "--table", "datasets", LEARN_BASE="file:///nowhere")
+    assert code == 1
+    assert "/nowhere/learn/data/manifest.json does not exist" in out
+    assert err.count("Stack Trace") == 1
+    assert err.count("\n") < 60
+    assert "dagster._core.errors" not in err
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_before_it_begins_says_so(shop: Shop, end: signal.Signals) -> None:
+    shop.publish(A)
+    process = shop.start("run", "--table", "datasets", "--json", PYTHONVERBOSE="1")
+    assert process.stderr is not None
+    # The first of the modules that take their time, long before the run.
+    for line in process.stderr:
+        if line.startswith("import 'dagster_shared'"):
+            break
+    process.send_signal(end)
+    out, _err = process.communicate(timeout=60)
+    report = json.loads(out)
+    assert process.returncode == 1
+    assert report["error"] == "the run was ended before it began; nothing was changed"
+    assert shop.rows("SELECT to_regclass('etl.datasets')") == [(None,)]
+
+
+def test_a_setting_of_alerts_that_cannot_be_used_is_told_and_stops_no_refresh(shop: Shop) -> None:
+    shop.publish(A)
+    wrong = {"REFRESH_MAX_AGE": "a week", "REFRESH_ALERT_INTERVAL": "often", "SMTP_PORT": "mail"}
+    code, out, err = shop.run("run", "--table", "datasets", **wrong)
+    assert (code, "first load: loaded 400 rows" in out) == (0, True)
+    for name in wrong:
+        assert f"a setting of alerts cannot be used: {name} must be" in err
+
+
+def test_a_run_that_cannot_begin_is_told_by_mail(shop: Shop) -> None:
+    with catching() as server:
+        mail = {"SMTP_HOST": "127.0.0.1", "SMTP_PORT": str(server.port), "SMTP_SECURITY": "none", "ALERT_TO": "a@b.c"}
+        code, _out, err = shop.run("run", PGPORT="1", **mail)
+    assert (code, err) == (1, "")
+    (caught,) = server.mails
+    assert "failed: no connection to the database" in str(caught.mail["Subject"])
 
 
 def test_a_run_is_recorded_in_dagsters_storage_with_the_origin_of_a_run_from_the_ui(shop: Shop) -> None:
@@ -190,6 +240,52 @@ def test_check_reports_each_thing_and_exits_0_where_all_is_well(shop: Shop) -> N
         "--     mail",
     ]
     assert code == 0
+
+
+def test_check_names_all_that_is_wrong_with_any_setting_at_once(shop: Shop) -> None:
+    wrong = {"PGPORT": "x", "REFRESH_MAX_AGE": "x", "REFRESH_STUCK_AFTER": "x", "ALERT_TO": "x", "SMTP_SECURITY": "x"}
+    code, out, _err = shop.run("check", **wrong, PGUSER=None)
+    settings, *others = out.splitlines()
+    assert code == 1
+    assert settings.startswith("FAILED settings: not set in this environment: PGUSER, SMTP_HOST; ")
+    for name in wrong:
+        assert name in settings
+    assert [line[:6] for line in others] == ["--    "] * 3
+
+
+def test_check_looks_at_the_rights_that_are_needed_and_at_no_others(shop: Shop) -> None:
+    shop.publish(A)
+    shop.publish_file("dataset_rights.csv", csv_text(rights_rows(7), RIGHTS_HEADER), 7)
+    shop.run("run")
+    role = f"writer_{shop.env['PGDATABASE']}"
+    shop.admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'a-passw0rd'")
+    try:
+        for schema in ("etl", "dagster", "refresh_alerts"):
+            shop.admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+            shop.admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+            shop.admin.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+        env = {"PGUSER": role, "PGPASSWORD": "a-passw0rd"}
+        _code, out, _err = shop.run("check", **env)
+        assert "FAILED database: role" in out
+        assert "the right to create tables in schema 'refresh_alerts'" in out
+        assert "'etl'" not in out
+        shop.admin.execute(f"GRANT CREATE ON SCHEMA refresh_alerts TO {role}")
+        code, out, _err = shop.run("check", **env)
+        assert code == 0, out
+        assert shop.run("run", **env)[0] == 0
+        shop.admin.execute(f"REVOKE DELETE ON etl.datasets FROM {role}; REVOKE INSERT ON etl.refresh_loads FROM {role}")
+        shop.admin.execute(f"DROP TABLE etl.dataset_rights; REVOKE USAGE ON SEQUENCE dagster.runs_id_seq FROM {role}")
+        code, out, _err = shop.run("check", **env)
+    finally:
+        shop.admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert code == 1
+    for words in (
+        "DELETE on etl.datasets",
+        "INSERT on etl.refresh_loads",
+        "which has no dataset_rights",
+        "USAGE on the sequences runs_id_seq of schema 'dagster'",
+    ):
+        assert words in out
 
 
 def test_check_exits_1_and_names_what_is_wrong_without_the_password(shop: Shop) -> None:

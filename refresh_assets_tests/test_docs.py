@@ -12,7 +12,7 @@ from refresh_assets.cli import main
 from refresh_assets.environment import SETTINGS, Setting
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.checks import FILE_CHECKS, TABLE_CHECKS
-from refresh_assets.published.report import TableReport
+from refresh_assets.published.table_report import TableReport
 from refresh_assets.windows.checks import CHECKS as WINDOW_CHECKS
 from refresh_assets.windows.report import up_to_date
 from refresh_assets_tests.documents import DOCS, ROOT, bare, tables

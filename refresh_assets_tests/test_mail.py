@@ -15,7 +15,7 @@ import pytest
 from refresh_assets.alerts.mail import message
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.smtp import send_now
-from refresh_assets.alerts.text import Facts, Text, failure_text, instant, one_line, readable, still_holds
+from refresh_assets.alerts.text import Facts, Text, counted, failure_text, holds, instant, listed, one_line, readable
 from refresh_assets_tests.smtp_server import catching
 
 ENV = {
@@ -30,7 +30,7 @@ FACTS = Facts(
     what="Step datasets_table of job weekly_refresh failed.",
     reason="staged 401 rows; the manifest says 400",
     since=LOADED + timedelta(days=7),
-    state=still_holds(LOADED, 440),
+    state=holds(LOADED, 440),
     last_success=LOADED,
     advice="Ask the publisher to correct manifest.json, then materialize datasets_table.",
     run_url="https://dagster.example/runs/1",
@@ -106,17 +106,31 @@ def test_instants_are_shown_in_the_time_zone_of_the_team() -> None:
     assert "2026-03-02 13:17 JST" in text.body
 
 
+def test_the_state_says_which_load_and_whether_it_is_an_earlier_one() -> None:
+    assert holds(LOADED, 1440) == "still holds the load of 2026-03-02 04:17 UTC, 1,440 rows"
+    assert holds(LOADED, 1, still=False) == "holds the load of 2026-03-02 04:17 UTC, 1 row"
+
+
 @pytest.mark.parametrize(
-    ("loaded_at", "rows", "words"),
+    ("names", "words"),
     [
-        (LOADED, 1440, "still holds the load of 2026-03-02 04:17 UTC, 1,440 rows"),
-        (LOADED, None, "still holds the load of 2026-03-02 04:17 UTC"),
-        (None, 440, "still holds 440 rows"),
-        (None, None, ""),
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d"], "a, b and 2 more"),
     ],
 )
-def test_the_state_says_what_is_known(loaded_at: datetime | None, rows: int | None, words: str) -> None:
-    assert still_holds(loaded_at, rows) == words
+def test_names_are_listed_as_a_person_says_them(names: list[str], words: str) -> None:
+    assert listed(names) == words
+
+
+def test_one_thing_is_counted_in_the_singular() -> None:
+    assert [counted(1, "mail"), counted(2000, "mail")] == ["1 mail", "2,000 mails"]
+    assert [counted(1, "automatic retry"), counted(2, "automatic retry")] == [
+        "1 automatic retry",
+        "2 automatic retries",
+    ]
 
 
 # Headers

@@ -179,3 +179,22 @@ def test_a_database_that_is_down_is_named(database: dict[str, str]) -> None:
 def test_every_statement_has_a_time_out(outbox: Connection) -> None:
     assert outbox.execute("SHOW statement_timeout").fetchone() == ("30s",)
     assert outbox.execute("SHOW lock_timeout").fetchone() == ("10s",)
+
+
+def test_a_database_that_lacks_the_letters_of_an_alert_takes_them_as_escapes(
+    database: dict[str, str], outbox: Connection
+) -> None:
+    name = f"{database['PGDATABASE']}_latin"
+    outbox.execute(
+        f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    try:
+        with connect_outbox({**database, "PGDATABASE": name}) as conn:
+            assert record(conn, Alert("run:1:failed", "failed", "datasets", "東京 failed …", "Köln \u2013 東京 🐟", ""))
+            done = deliver_to(conn, unreachable())
+            assert rows(conn, "subject, body") == [
+                ("\\u6771\\u4eac failed \\u2026", "K\\xf6ln \\u2013 \\u6771\\u4eac \\U0001f41f")
+            ]
+            assert done.left == 1
+    finally:
+        outbox.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from refresh_assets.alerts.outbox import connect_outbox
 from refresh_assets.alerts.sensors import COLLECTORS, Collector, tick
 from refresh_assets.definitions import build_defs
 from refresh_assets.instance import prepare_home
+from refresh_assets.postgres.embedded import EmbeddedServer
 from refresh_assets.published.run import House, refresh
 from refresh_assets.published.schedules import JOB
 from refresh_assets.settings import read_settings
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.postgres_fixtures import new_database
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, enter, new_shop, rights_rows
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching
 
 UI = "http://dagster.example.org:3000"
@@ -38,9 +41,20 @@ class Watchtower:
     repository: dg.RepositoryDefinition
     mailserver: Mailserver
 
+    location: str | None = None
+    """The code location that the sensor believes to be in."""
+
     def look(self, collectors: Sequence[Collector] = COLLECTORS) -> str:
         """Have the sensor look once; return what its tick says."""
-        context = dg.build_sensor_context(instance=self.instance, repository_def=self.repository)
+        context = dg.SensorEvaluationContext(
+            instance_ref=None,
+            last_tick_completion_time=None,
+            last_run_key=None,
+            cursor=None,
+            instance=self.instance,
+            repository_def=self.repository,
+            code_location_origin=RegisteredCodeLocationOrigin(self.location) if self.location else None,
+        )
         return tick(context, collectors=collectors)
 
     def told(self) -> list[Caught]:
@@ -49,15 +63,20 @@ class Watchtower:
         self.look()
         return self.mailserver.mails[before:]
 
+    def told_from(self, location: str) -> list[Caught]:
+        """Have the sensor look once as one of this code location."""
+        self.location = location
+        return self.told()
+
     def subjects(self) -> list[str]:
         return [str(caught.mail["Subject"]) for caught in self.told()]
 
     def refresh(self, *tables: str, accept_shrink: bool = False) -> str:
         """Refresh tables in this process as `refresh-assets run` does; return the run's id."""
         wanted = list(tables) or ["datasets"]
-        reports, _failed_checks = refresh(House(self.repository), read_settings(), wanted, accept_shrink=accept_shrink)
-        assert reports[0].run_id
-        return reports[0].run_id
+        done = refresh(House(self.repository), read_settings(), wanted, accept_shrink=accept_shrink)
+        assert done.reports[0].run_id
+        return done.reports[0].run_id
 
     def break_file(self) -> None:
         """Publish a file that has a row more than the manifest says."""
@@ -132,16 +151,38 @@ def storage_of(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
+@pytest.fixture(scope="session")
+def furnished(postgres_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the name of a database to copy, which has Dagster's tables: making them takes a second each time."""
+    with new_database(postgres_server) as database, pytest.MonkeyPatch.context() as patch:
+        for name, value in database.items():
+            patch.setenv(name, value)
+        patch.setenv("DAGSTER_HOME", "")
+        with storage_of(tmp_path_factory.mktemp("furnished")):
+            pass
+        yield database["PGDATABASE"]
+
+
+@cache
+def repository() -> dg.RepositoryDefinition:
+    """Return the definitions, which are the same for every tower: settings are read when they are needed."""
+    return build_defs().get_repository_def()
+
+
 @pytest.fixture
-def tower(shop_here: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watchtower]:
-    shop_here.publish(dataset_rows(40))
-    shop_here.publish_file("dataset_rights.csv", csv_text(rights_rows(5), RIGHTS_HEADER), 5)
-    monkeypatch.setenv("DAGSTER_HOME", "")
-    monkeypatch.delenv("ALERT_PING_URL", raising=False)
-    with catching() as mailserver, storage_of(Path(shop_here.env["REFRESH_HOME"])) as instance:
-        for name, value in mail_settings(mailserver).items():
-            monkeypatch.setenv(name, value)
-        yield Watchtower(shop_here, instance, build_defs().get_repository_def(), mailserver)
+def tower(
+    postgres_server: EmbeddedServer, furnished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Watchtower]:
+    with new_database(postgres_server, furnished) as database, new_shop(database, tmp_path) as shop:
+        enter(shop, monkeypatch)
+        shop.publish(dataset_rows(40))
+        shop.publish_file("dataset_rights.csv", csv_text(rights_rows(5), RIGHTS_HEADER), 5)
+        monkeypatch.setenv("DAGSTER_HOME", "")
+        monkeypatch.delenv("ALERT_PING_URL", raising=False)
+        with catching() as mailserver, storage_of(Path(shop.env["REFRESH_HOME"])) as instance:
+            for name, value in mail_settings(mailserver).items():
+                monkeypatch.setenv(name, value)
+            yield Watchtower(shop, instance, repository(), mailserver)
 
 
 def mail_settings(mailserver: Mailserver) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 
 import dagster as dg
 from dagster._core.definitions.run_request import InstigatorType
@@ -13,7 +14,7 @@ from refresh_assets.alerts.collect_ticks import reason_of
 from refresh_assets.alerts.declared import instant_of
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
-from refresh_assets.alerts.overdue import Age, ages, span
+from refresh_assets.alerts.overdue import Age, span, watch
 from refresh_assets.alerts.recovery import recovery
 from refresh_assets.alerts.text import Facts, instant
 
@@ -23,44 +24,48 @@ _KIND = "overdue"
 def overdue_tables(look: Look) -> Iterator[Alert]:
     """Tell once of each table that is overdue, and when it is verified again."""
     known = look.memory.spells(_KIND)
-    verified = {table: found.at for table, found in look.verified.items()}
-    found = ages(look.memory, look.declared.files, verified, look.limits.max_age)
-    overdue = {age.table: age for age in found if age.is_overdue(look.now)}
-    for table, age in overdue.items():
-        began = look.memory.begin(_KIND, table, age.overdue_from)
+    seen = watch(look.memory, look.declared.files, look.now)
+    ages = [Age(table, _verified_at(look, table), first, look.limits.max_age) for table, first in seen.items()]
+    overdue = {age.table: (age, since) for age in ages if (since := age.overdue_since(look.now))}
+    for table, (age, since) in overdue.items():
+        began = look.memory.begin(_KIND, table, since)
         key = f"overdue:{table}:{began.isoformat()}"
         if not look.memory.told(key):
-            yield look.alert(key, "overdue", _facts(look, age))
+            yield look.alert(key, "overdue", _facts(look, age, since))
     over = [table for table in known if table not in overdue]
     by_run = defaultdict(list)
     for table in over:
         if table in look.verified:
             by_run[look.verified[table].run_id].append(table)
     for run_id, tables in by_run.items():
-        run = look.instance.get_run_by_id(run_id)
-        yield recovery(look, run.job_name if run else tables[0], run_id, tables, min(known[table] for table in tables))
+        run = look.instance.get_run_by_id(run_id) or dg.DagsterRun(tables[0], run_id)
+        yield recovery(look, run, tables, min(known[table] for table in tables))
     look.memory.end(_KIND, over)
 
 
-def _facts(look: Look, age: Age) -> Facts:
-    verified = f"was last verified {span(look.now - age.counts_from)} ago" if age.verified_at else "was never verified"
-    causes = [cause_of(look, schedule) for schedule in look.declared.schedules(age.table)]
+def _verified_at(look: Look, table: str) -> datetime | None:
+    """Return when a table was last verified; its last load counts where Dagster's storage lost what it knew."""
+    return look.verified[table].at if table in look.verified else look.loaded_at(table)
+
+
+def _facts(look: Look, age: Age, since: datetime) -> Facts:
+    unverified = span(look.now - since + age.limit)
+    verified = f"was last verified {unverified} ago" if age.verified_at else "was never verified"
+    causes = [_cause(look, schedule) for schedule in look.declared.schedules(age.table)]
     return Facts(
         about=age.table,
         happened="is overdue",
         what=f"The table {age.table} {verified}; its limit is {span(age.limit)} (setting REFRESH_MAX_AGE).",
-        reason="\n".join(
-            [f"not verified for {span(look.now - age.counts_from)}", *(causes or ["no schedule refreshes it"])]
-        ),
-        since=age.overdue_from,
-        state=look.state_of([age.table]),
+        reason="\n".join([f"not verified for {unverified}", *(causes or ["no schedule refreshes it"])]),
+        since=since,
+        state=look.state_of([age.table], look.now),
         last_success=age.verified_at,
         advice=f"Refresh it now, in the UI or with `refresh-assets run --table {age.table}`, and see to its schedule.",
         asset_url=look.asset_url([age.table]),
     )
 
 
-def cause_of(look: Look, schedule: str) -> str:
+def _cause(look: Look, schedule: str) -> str:
     """Say what a table's schedule did, as far as Dagster's storage tells."""
     states = look.instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE)
     state = next((state for state in states if state.name == schedule), None)

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
-import psycopg
 from dagster import RunRecord
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
-from refresh_assets.alerts.declared import instant_of
-from refresh_assets.alerts.incident import Incident
+from refresh_assets.alerts.incident import Incident, ended_at
 from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.naming import about_run, named_run
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.recovery import recovered
-from refresh_assets.alerts.text import Facts
+from refresh_assets.alerts.text import Facts, counted
 from refresh_assets.errors import RefreshError
 
 # What was committed late, or by a host whose clock is slow, is looked for so far behind the newest.
@@ -36,30 +35,33 @@ def ended_runs(look: Look) -> Iterator[Alert]:
     Raises RefreshError after all others are told where a run could not be read. At the next look it is told without
     what could not be read, so that it neither is lost nor keeps the sensor from looking.
     """
-    came_to = look.memory.noted("ended runs") or look.since
+    # A clock that was ahead and was put right must not hide what ends until then.
+    came_to = min(look.memory.noted("ended runs") or look.since, look.now)
     unreadable: list[str] = []
     for page in _pages(look, max(came_to - OVERLAP, look.since)):
         fresh = look.memory.unseen((record.dagster_run.run_id, record.dagster_run.status.value) for record in page)
         reached = came_to
         for record in page:
             run = record.dagster_run
-            if (run.run_id, run.status.value) in fresh and _ended_at(record) > came_to - LATE:
-                yield from _told(look, record, unreadable)
+            if (run.run_id, run.status.value) in fresh and ended_at(record) > came_to - LATE:
+                yield from tell_ended(look, record, unreadable)
             reached = record.update_timestamp
             if look.out_of_time:
                 break
         # A host whose clock is fast must not make the others' runs look old.
         look.memory.note("ended runs", max(came_to, min(reached, look.now)))
     if unreadable:
-        raise RefreshError(f"{len(unreadable)} run(s) could not be read: {unreadable[0]}")
+        raise RefreshError(f"{counted(len(unreadable), 'run')} could not be read: {unreadable[0]}")
 
 
 def missed_retries(look: Look) -> Iterator[Alert]:
     """Tell of failed runs that were to be tried again and were not."""
     for run_id, seen_at in look.memory.seen_as(_WAITS).items():
+        if look.out_of_time:
+            return
         record = look.instance.get_run_record_by_id(run_id)
         if record is not None and not _was_retried(record.dagster_run):
-            if _is_to_be_retried(record.dagster_run) and look.now - seen_at < RETRY_WITHIN:
+            if _is_to_be_retried(record.dagster_run) and abs(look.now - seen_at) < RETRY_WITHIN:
                 continue
             yield from _failure(look, record)
         look.memory.forget(run_id, _WAITS)
@@ -80,16 +82,17 @@ def _pages(look: Look, after: datetime) -> Iterator[Sequence[RunRecord]]:
         limit = 2 * limit if after <= before else PAGE
 
 
-def _told(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator[Alert]:
+def tell_ended(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator[Alert]:
     """Tell of a run unless Dagster has yet to say whether it tries again, and remember that it was told."""
     run = record.dagster_run
     if _is_undecided(look, record):
         return
     try:
         yield from _of(look, record)
-    except psycopg.Error:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs must be told
+    except Exception as error:
+        if look.conn.closed:
+            raise
+        # Whatever it is, the other runs must be told.
         problem = f"run {run.run_id}: {type(error).__name__}: {error}"
         if look.memory.unseen([(run.run_id, _STUMBLED)]):
             look.memory.see(run.run_id, _STUMBLED)
@@ -101,9 +104,9 @@ def _told(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator[Aler
 
 def _facts_without_reason(look: Look, run: dg.DagsterRun, problem: str) -> Facts:
     return Facts(
-        about=run.job_name,
+        about=about_run(run, look.declared.touched(run)),
         happened=f"ended in {run.status.value}",
-        what=f"Run {run.run_id[:8]} of job {run.job_name} ended in {run.status.value}; what it left could not be read.",
+        what=f"What became of it could not be read: {named_run(run)}.",
         reason=problem,
         advice="Open the run.",
         run_url=look.run_url(run.run_id),
@@ -114,7 +117,7 @@ def _of(look: Look, record: RunRecord) -> Iterator[Alert]:
     run = record.dagster_run
     if run.status == dg.DagsterRunStatus.SUCCESS:
         yield from _failed_checks(look, record)
-        yield from recovered(look, run, _ended_at(record))
+        yield from recovered(look, run, ended_at(record))
     elif _is_to_be_retried(run):
         if not _was_retried(run):
             look.memory.see(run.run_id, _WAITS)
@@ -124,7 +127,7 @@ def _of(look: Look, record: RunRecord) -> Iterator[Alert]:
 
 def _failure(look: Look, record: RunRecord) -> Iterator[Alert]:
     run = record.dagster_run
-    incident = Incident.of(look, run, _ended_at(record))
+    incident = Incident.of(look, record)
     # What a person cancels is no failure; what was cancelled because it ran for too long is.
     if run.status == dg.DagsterRunStatus.CANCELED and not incident.ended_by_limit:
         return
@@ -133,11 +136,9 @@ def _failure(look: Look, record: RunRecord) -> Iterator[Alert]:
 
 
 def _failed_checks(look: Look, record: RunRecord) -> Iterator[Alert]:
-    run = record.dagster_run
-    events = look.instance.all_logs(run.run_id, of_type={dg.DagsterEventType.ASSET_CHECK_EVALUATION})
-    incident = Incident(look, run, _ended_at(record), [x.dagster_event for x in events if x.dagster_event])
+    incident = Incident.of(look, record)
     if incident.failed_checks:
-        yield look.alert(f"run:{run.run_id}:checks", "check_failed", incident.failed_a_check())
+        yield look.alert(f"run:{record.dagster_run.run_id}:checks", "check_failed", incident.failed_a_check())
 
 
 def _is_undecided(look: Look, record: RunRecord) -> bool:
@@ -157,7 +158,3 @@ def _is_to_be_retried(run: dg.DagsterRun) -> bool:
 
 def _was_retried(run: dg.DagsterRun) -> bool:
     return AUTO_RETRY_RUN_ID_TAG in run.tags
-
-
-def _ended_at(record: RunRecord) -> datetime:
-    return instant_of(record.end_time) if record.end_time is not None else record.update_timestamp

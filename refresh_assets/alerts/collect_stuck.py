@@ -8,13 +8,17 @@ from datetime import datetime
 
 import dagster as dg
 from dagster import RunRecord
+from dagster._core.remote_representation.code_location import is_implicit_asset_job_name
 
 from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.naming import about_run, named_run
 from refresh_assets.alerts.outbox import Alert
-from refresh_assets.alerts.text import Facts, instant
+from refresh_assets.alerts.overdue import span
+from refresh_assets.alerts.text import Facts, counted, instant
 
 _WAITING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
 _SHOWN = 20
+PAGE = 1000
 _ADVICE = (
     "A run in QUEUED waits for the daemon or for a limit on concurrent runs: look whether the daemon runs (page "
     "Deployment in the UI) and what else is running. One in NOT_STARTED or STARTING has no process: look at the log of "
@@ -24,33 +28,51 @@ _ADVICE = (
 
 def stuck_runs(look: Look) -> Iterator[Alert]:
     """Tell once of each run that waits for too long; those of one job that are found together share a mail."""
-    filters = dg.RunsFilter(statuses=_WAITING, created_after=look.since)
-    waiting = look.instance.get_run_records(filters, limit=1000, ascending=True)
-    stuck = [record for record in waiting if look.now - _since(record) > look.limits.stuck_after]
-    unseen = look.memory.unseen((record.dagster_run.run_id, "stuck") for record in stuck)
-    jobs: dict[str, list[RunRecord]] = defaultdict(list)
-    for record in stuck:
-        if (record.dagster_run.run_id, "stuck") in unseen:
-            jobs[record.dagster_run.job_name].append(record)
-    for job, records in jobs.items():
-        yield look.alert(f"run:{records[0].dagster_run.run_id}:stuck", "stuck", _facts(look, job, records))
+    by_name: dict[str, list[RunRecord]] = defaultdict(list)
+    for page in _pages(look):
+        stuck = [record for record in page if look.now - _since(record) > look.limits.stuck_after]
+        unseen = look.memory.unseen((record.dagster_run.run_id, "stuck") for record in stuck)
+        for record in stuck:
+            if (record.dagster_run.run_id, "stuck") in unseen:
+                by_name[_about(look, record.dagster_run)].append(record)
+    for about, records in by_name.items():
+        yield look.alert(f"run:{records[0].dagster_run.run_id}:stuck", "stuck", _facts(look, about, records))
         for record in records:
             look.memory.see(record.dagster_run.run_id, "stuck")
 
 
-def _facts(look: Look, job: str, records: Sequence[RunRecord]) -> Facts:
+def _pages(look: Look) -> Iterator[Sequence[RunRecord]]:
+    """Yield the runs that wait, the oldest first, until there is no more, or no more time."""
+    filters = dg.RunsFilter(statuses=_WAITING, created_after=look.since)
+    cursor = None
+    while True:
+        page = look.instance.get_run_records(filters, limit=PAGE, cursor=cursor, ascending=True)
+        yield page
+        if len(page) < PAGE or look.out_of_time:
+            return
+        cursor = page[-1].dagster_run.run_id
+
+
+def _about(look: Look, run: dg.DagsterRun) -> str:
+    tables = look.declared.touched(run)
+    whole = len(tables) > 1 and not is_implicit_asset_job_name(run.job_name)
+    return about_run(run, [] if whole else tables)
+
+
+def _facts(look: Look, about: str, records: Sequence[RunRecord]) -> Facts:
     lines = [_line(look, record) for record in records[:_SHOWN]]
     if len(records) > _SHOWN:
         lines.append(f"and {len(records) - _SHOWN} more")
     first = records[0].dagster_run
     tables = look.declared.touched(first)
     return Facts(
-        about=tables[0] if len(tables) == 1 else job,
-        happened="is stuck",
-        what=f"{len(records)} run(s) of job {job} did not start within {look.limits.stuck_after}.",
+        about=about,
+        happened="are stuck" if " and " in about else "is stuck",
+        what=f"{counted(len(records), 'run')} did not start within {span(look.limits.stuck_after)}; the first of them: "
+        f"{named_run(first)}.",
         reason="\n".join(lines),
         since=min(map(_since, records)),
-        state=look.state_of(tables),
+        state=look.state_of(tables, look.now),
         last_success=look.last_verified(tables),
         advice=_ADVICE,
         run_url=look.run_url(first.run_id),

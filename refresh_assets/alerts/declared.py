@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -11,7 +11,8 @@ import dagster as dg
 
 TABLE = "_table"
 _PARTS = (TABLE, "_csv")
-_VERIFIED = ("loaded", "unchanged")
+LOADED = "loaded"
+_VERIFIED = (LOADED, "unchanged")
 _PAGE, _PAGES = 100, 20
 
 
@@ -20,6 +21,8 @@ class Declared:
     """The tables of a repository that are kept equal to a published file, and what refreshes them."""
 
     repository: dg.RepositoryDefinition
+    location: str | None = None
+    """The name of the repository's code location, where it is known."""
 
     @cached_property
     def files(self) -> Mapping[str, str]:
@@ -37,13 +40,18 @@ class Declared:
         """Return the tables that a run was to refresh."""
         keys = run.asset_selection
         if keys is None:
-            keys = self._keys_of_job(run.job_name)
+            # Another team's job may have the same name.
+            keys = self._keys_of_job(run.job_name) if self._is_here(run) else frozenset()
         return [table for table in self.files if key_of(table) in keys]
 
     def schedules(self, table: str) -> Sequence[str]:
         """Return the names of the schedules that refresh a table."""
         schedules = self.repository.schedule_defs
         return [x.name for x in schedules if key_of(table) in self._keys_of_job(x.job_name)]
+
+    def _is_here(self, run: dg.DagsterRun) -> bool:
+        origin = run.remote_job_origin
+        return self.location is None or origin is None or origin.location_name == self.location
 
     def _keys_of_job(self, job: str) -> frozenset[dg.AssetKey]:
         if not self.repository.has_job(job):
@@ -79,8 +87,25 @@ def verification(instance: dg.DagsterInstance, table: str) -> Verification | Non
 
 def verifies(materialization: dg.AssetMaterialization | None) -> bool:
     """Tell whether a run compared the table with what is published, and did not just meet another refresh's lock."""
+    return outcome_of(materialization) in _VERIFIED
+
+
+def outcome_of(materialization: dg.AssetMaterialization | None) -> str | None:
+    """Return what a run did to a table, None where it does not say so."""
     outcome = materialization.metadata.get("outcome") if materialization else None
-    return outcome is not None and outcome.value in _VERIFIED
+    return str(outcome.value) if outcome is not None else None
+
+
+def outcomes(events: Iterable[dg.DagsterEvent], tables: Iterable[str]) -> dict[str, str]:
+    """Return what a run did to each of these tables that it came to, by its events."""
+    by_key = {key_of(table): table for table in tables}
+    found: dict[str, str] = {}
+    for event in events:
+        if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION and event.asset_key in by_key:
+            outcome = outcome_of(event.step_materialization_data.materialization)
+            if outcome is not None:
+                found[by_key[event.asset_key]] = outcome
+    return found
 
 
 def instant_of(timestamp: float) -> datetime:

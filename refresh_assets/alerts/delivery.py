@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refresh_assets.alerts.mail import message
-from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.outbox import Alert, storable
 from refresh_assets.alerts.smtp import Mailer, MailError, ServerError, Session
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
@@ -20,6 +20,7 @@ LEASE_SECONDS = 120.0
 FIRST_WAIT = 30.0
 # A mail that is refused waits up to an hour. A server that is away is asked more often: one attempt serves all mail.
 MAIL_LONGEST_WAIT, SERVER_LONGEST_WAIT = 3600.0, 300.0
+FIRST_SHARE = 0.9
 # A server that drops the connection at one mail may take the next; one that does so again and again is left alone.
 MOST_BROKEN = 3
 _DELIVERY = queries("refresh_assets.alerts", "sql/delivery.sql")
@@ -131,7 +132,9 @@ class _Delivery:
         """Keep the error, and put off what else is due: it would meet with the same."""
         wait = _wait(claimed.attempts, SERVER_LONGEST_WAIT)
         _mark_failed(self._conn, claimed, error, wait, claimed.delivered_to)
-        self._conn.execute(_DELIVERY["put_off"], {"wait": wait, "error": error})
+        # They go first then: where this very mail is what ends each connection, it must not keep them waiting for ever.
+        values = {"wait": wait * FIRST_SHARE, "error": storable(self._conn, error)}
+        self._conn.execute(_DELIVERY["put_off"], values)
         self.failed += 1
         self.error = error
         self.may_go_on = False
@@ -152,7 +155,12 @@ def _mark_sent(conn: Connection, claimed: Claimed, done: tuple[str, ...]) -> Non
 def _mark_failed(conn: Connection, claimed: Claimed, error: str, wait: float, done: tuple[str, ...]) -> None:
     conn.execute(
         _DELIVERY["failed"],
-        {"alert_id": claimed.alert_id, "error": error, "wait": wait, "delivered_to": list(done)},
+        {
+            "alert_id": claimed.alert_id,
+            "error": storable(conn, error),
+            "wait": wait,
+            "delivered_to": list(done),
+        },
     )
 
 

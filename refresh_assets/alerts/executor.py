@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from queue import SimpleQueue
 
 import dagster as dg
@@ -18,14 +17,18 @@ from dagster._core.executor.in_process import InProcessExecutor
 from dagster._core.storage.tags import SCHEDULE_NAME_TAG
 
 from refresh_assets.alerts.heartbeat import Heartbeat
-from refresh_assets.alerts.limits import read_limits
+from refresh_assets.alerts.limits import usable_limits
+from refresh_assets.alerts.naming import STARTED_BY_TAG
 from refresh_assets.alerts.ping import ping
-from refresh_assets.alerts.settings import read_ping_url
+from refresh_assets.alerts.problems import alert_problems
+from refresh_assets.alerts.settings import ping_url_of
 from refresh_assets.reasons import step_reasons
-from refresh_assets.settings import Env, SettingsError
+from refresh_assets.settings import Env, Reader
 
 # Found again in the plan of a run, so that only runs which should have a heartbeat are missed without one.
 NAME = "in_process_with_heartbeat"
+# A refresh that cron starts on the command line is a scheduled one.
+_WATCHED_TAGS = {SCHEDULE_NAME_TAG, STARTED_BY_TAG}
 Warn = Callable[[str], object]
 
 
@@ -50,11 +53,13 @@ class AliveExecutor(Executor):
     ) -> Iterator[dg.DagsterEvent]:
         """Execute the steps and yield their events."""
         run = plan_context.dagster_run
-        watcher = Watcher(plan_context.log.warning) if SCHEDULE_NAME_TAG in run.tags else None
+        watcher = Watcher(plan_context.log.warning) if run.tags.keys() & _WATCHED_TAGS else None
         warn = plan_context.log.warning
         # The thread must not write to Dagster's log itself: while logging is set up, that can lock both for ever.
         problems: SimpleQueue[str] = SimpleQueue()
-        with Heartbeat(run.run_id, _beat(warn), problems.put):
+        for problem in alert_problems():
+            warn(f"a setting of alerts cannot be used: {problem}")
+        with Heartbeat(run.run_id, usable_limits().beat, problems.put):
             events = self._inner.execute(plan_context, execution_plan)
             for event in watcher.told(events) if watcher else events:
                 _tell(problems, warn)
@@ -73,11 +78,7 @@ class Watcher:
     def __init__(self, warn: Warn, env: Env = os.environ) -> None:
         self._warn = warn
         self._env = env
-        self._url: str | None = None
-        try:
-            self._url = read_ping_url(env)
-        except SettingsError as error:
-            warn(f"nobody outside is told of this refresh: {error}")
+        self._url = ping_url_of(Reader(env))
 
     def told(self, events: Iterator[dg.DagsterEvent]) -> Iterator[dg.DagsterEvent]:
         """Pass the events on, and tell the watcher of what they say; it is never a reason to fail."""
@@ -105,14 +106,6 @@ class Watcher:
         if problem is not None:
             with contextlib.suppress(Exception):
                 self._warn(problem)
-
-
-def _beat(warn: Warn) -> timedelta:
-    try:
-        return read_limits().beat
-    except SettingsError as error:
-        warn(f"the heartbeat of this run takes its default: {error}")
-        return read_limits({}).beat
 
 
 def _reason(failures: list[dg.DagsterEvent]) -> str:

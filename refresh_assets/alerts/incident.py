@@ -8,17 +8,14 @@ from datetime import datetime
 from functools import cached_property
 
 import dagster as dg
-from dagster import AssetCheckEvaluation
-from dagster._core.storage.tags import (
-    PARTITION_NAME_TAG,
-    RETRY_NUMBER_TAG,
-    SCHEDULE_NAME_TAG,
-    SENSOR_NAME_TAG,
-)
+from dagster import AssetCheckEvaluation, RunRecord
+from dagster._core.remote_representation.code_location import is_implicit_asset_job_name
 
-from refresh_assets.alerts.declared import instant_of
+from refresh_assets.alerts.check_advice import FailedCheck, advice_on, what_failed
+from refresh_assets.alerts.declared import LOADED, instant_of, outcomes
 from refresh_assets.alerts.look import Look
-from refresh_assets.alerts.text import Facts
+from refresh_assets.alerts.naming import about_run, named_run, units_of
+from refresh_assets.alerts.text import Facts, listed
 from refresh_assets.reasons import evaluations, run_reason, step_reasons
 
 _TELLING = {
@@ -27,6 +24,7 @@ _TELLING = {
     dg.DagsterEventType.RUN_CANCELING,
     dg.DagsterEventType.RUN_CANCELED,
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
     dg.DagsterEventType.ENGINE_EVENT,
 }
 _STEPS_SHOWN = 20
@@ -34,17 +32,21 @@ _STEPS_SHOWN = 20
 
 @dataclass(frozen=True)
 class Incident:
-    """A run that ended, at an instant, with those of its events that tell of failures."""
+    """A run that began and ended at these instants, with those of its events that tell what became of it."""
 
     look: Look
     run: dg.DagsterRun
+    began: datetime
     at: datetime
     events: Sequence[dg.DagsterEvent]
 
     @classmethod
-    def of(cls, look: Look, run: dg.DagsterRun, at: datetime) -> Incident:
+    def of(cls, look: Look, record: RunRecord) -> Incident:
+        run = record.dagster_run
+        began = instant_of(record.start_time) if record.start_time is not None else record.create_timestamp
         entries = look.instance.all_logs(run.run_id, of_type=_TELLING)
-        return cls(look, run, at, [entry.dagster_event for entry in entries if entry.dagster_event is not None])
+        events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+        return cls(look, run, began, ended_at(record), events)
 
     @property
     def ended_by_limit(self) -> bool:
@@ -60,9 +62,16 @@ class Incident:
         """The declared tables that were not refreshed: those of the failed steps, else all that the run was for."""
         touched = self.look.declared.touched(self.run)
         named = {self.look.declared.table_of(step) for step in self._reasons}
-        if not named or None in named:
-            return touched
-        return sorted(table for table in named if table)
+        return sorted(table for table in named if table) if named and named <= set(touched) else touched
+
+    @property
+    def about(self) -> str:
+        """What failed: tables by their names, or the job where no step of theirs came to failing."""
+        named = {self.look.declared.table_of(step) for step in self._reasons}
+        all_of_job = len(self.tables) > 1 and (not named or None in named)
+        return about_run(
+            self.run, [] if all_of_job and not is_implicit_asset_job_name(self.run.job_name) else self.tables
+        )
 
     @property
     def units(self) -> list[str]:
@@ -79,11 +88,11 @@ class Incident:
         """Say that the run failed, and since when its tables or its job do."""
         tables = self.tables
         return Facts(
-            about=tables[0] if len(tables) == 1 else self.run.job_name,
+            about=self.about,
             what=self._what,
             reason=self._reason,
             since=began,
-            state=self.look.state_of(tables),
+            state=self.look.state_of(tables, self.began),
             last_success=self.look.last_verified(tables) if tables else self._last_success,
             advice=self._advice(tables),
             run_url=self.look.run_url(self.run.run_id),
@@ -92,17 +101,19 @@ class Incident:
 
     def failed_a_check(self) -> Facts:
         """Say that the run succeeded and that checks failed."""
-        keys = sorted({check.asset_key.to_user_string() for check in self.failed_checks})
-        tables = sorted({self.look.declared.table_of(key) or "" for key in keys} - {""})
+        checks = self.failed_checks
+        named = sorted({self._named(check.asset_key.to_user_string()) for check in checks})
+        tables = [name for name in named if name in self.look.declared.files]
+        loaded = {table for table, outcome in self._outcomes.items() if outcome == LOADED}
+        found = [FailedCheck(check.check_name, *self._table_of(check, loaded)) for check in checks]
         return Facts(
-            about=(tables or keys)[0] if len(tables or keys) == 1 else self.run.job_name,
+            about=listed(named),
             happened="failed a check",
-            what=f"The run succeeded, but what it left is not as it should be: {self._named_run}.",
-            reason="\n".join(map(self._line, self.failed_checks)),
+            what=f"{what_failed(found)}: {named_run(self.run)}.",
+            reason="\n".join(self._line(check, alone=len(named) == 1) for check in checks),
             since=self.at,
-            state=self.look.state_of(tables),
-            advice="Open the checks on the page of the asset; a check passes again when its reason is mended "
-            "and the table refreshed.",
+            state=self.look.state_of(tables, self.began),
+            advice=advice_on(found),
             run_url=self.look.run_url(self.run.run_id),
             asset_url=self.look.asset_url(tables),
         )
@@ -121,8 +132,18 @@ class Incident:
         beside = [f"failed check: {self._line(check)}" for check in self.failed_checks if not check.blocking]
         return "\n".join([*(lines or [run_reason(self.events)]), *beside])
 
-    def _line(self, check: AssetCheckEvaluation) -> str:
-        return f"{self._named(check.asset_key.to_user_string())}: {check.check_name}: {check.description or ''}"
+    @cached_property
+    def _outcomes(self) -> dict[str, str]:
+        """What the run did to each table that it came to."""
+        return outcomes(self.events, self.look.declared.files)
+
+    def _table_of(self, check: AssetCheckEvaluation, loaded: set[str]) -> tuple[str | None, bool]:
+        name = self._named(check.asset_key.to_user_string())
+        return (name, name in loaded) if name in self.look.declared.files else (None, False)
+
+    def _line(self, check: AssetCheckEvaluation, *, alone: bool = False) -> str:
+        name = "" if alone else f"{self._named(check.asset_key.to_user_string())}: "
+        return f"{name}{check.check_name}: {check.description or 'failed'}"
 
     def _named(self, step: str) -> str:
         return self.look.declared.table_of(step) or step
@@ -131,17 +152,9 @@ class Incident:
     def _what(self) -> str:
         steps = list(self._reasons)
         shown = ", ".join(steps[:_STEPS_SHOWN])
-        where = f"Step{'s' if len(steps) > 1 else ''} {shown} of {self._named_run}" if steps else self._named_run
+        run = named_run(self.run)
+        where = f"Step{'s' if len(steps) > 1 else ''} {shown} of {run}" if steps else run
         return where[0].upper() + where[1:] + "."
-
-    @property
-    def _named_run(self) -> str:
-        tags = self.run.tags
-        partition = f", partition {tags[PARTITION_NAME_TAG]}" if PARTITION_NAME_TAG in tags else ""
-        tried = f", after {tags[RETRY_NUMBER_TAG]} automatic retries" if RETRY_NUMBER_TAG in tags else ""
-        return (
-            f"job {self.run.job_name}, run {self.run.run_id[:8]}{partition}, started by {started_by(self.run)}{tried}"
-        )
 
     @property
     def _last_success(self) -> datetime | None:
@@ -158,20 +171,5 @@ class Incident:
         return f"Mend what the reason says, then {again}."
 
 
-def units_of(run: dg.DagsterRun, tables: Sequence[str]) -> list[str]:
-    """Return the things of which each fails or works by itself: the tables, else the chosen assets, else the job."""
-    if tables:
-        return [f"table {table}" for table in tables]
-    if run.asset_selection:
-        return sorted(f"asset {key.to_user_string()}" for key in run.asset_selection)
-    return [f"job {run.job_name}"]
-
-
-def started_by(run: dg.DagsterRun) -> str:
-    """Say who or what started a run."""
-    tags = run.tags
-    if SCHEDULE_NAME_TAG in tags:
-        return f"the schedule {tags[SCHEDULE_NAME_TAG]}"
-    if SENSOR_NAME_TAG in tags:
-        return f"the sensor {tags[SENSOR_NAME_TAG]}"
-    return "the command line" if "refresh/started_by" in tags or run.remote_job_origin is None else "hand"
+def ended_at(record: RunRecord) -> datetime:
+    return instant_of(record.end_time) if record.end_time is not None else record.update_timestamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,28 +29,40 @@ class Limits:
         return 2 * self.beat
 
 
-def read_limits(env: Env = os.environ) -> Limits:
-    """Return the limits. Raises SettingsError."""
-    reader = Reader(env)
-    limits = Limits(
-        max_age=timedelta(days=reader.parsed("REFRESH_MAX_AGE", _days, "a number of days from 0.00001 to 3650", 8.0)),
-        stuck_after=timedelta(seconds=reader.seconds("REFRESH_STUCK_AFTER")),
-        beat=timedelta(seconds=reader.seconds("REFRESH_HEARTBEAT")),
+def limits_of(reader: Reader) -> Limits:
+    """Return the limits; what is wrong with one is left with the reader, and its default is taken."""
+    return Limits(
+        max_age=timedelta(days=_number(reader, "REFRESH_MAX_AGE", "days", (0.0001, 3650), 8)),
+        stuck_after=timedelta(seconds=_number(reader, "REFRESH_STUCK_AFTER", "seconds", (1, 604_800), 480)),
+        beat=timedelta(seconds=_number(reader, "REFRESH_HEARTBEAT", "seconds", (0.1, 600), 10)),
     )
-    reader.done()
-    return limits
 
 
-def read_interval(env: Env = os.environ) -> int:
-    """Return the whole seconds between two looks of the failure sensor. Raises SettingsError."""
-    reader = Reader(env)
-    seconds = reader.seconds("REFRESH_ALERT_INTERVAL")
-    reader.done()
-    return max(1, round(seconds))
+def usable_limits(env: Env = os.environ) -> Limits:
+    """Return the limits, each that is unusable by its default; `alert_problems` names it."""
+    return limits_of(Reader(env))
 
 
-def _days(text: str) -> float:
-    days = float(text)
-    if not 0.00001 <= days <= 3650:  # noqa: PLR2004
-        raise ValueError
-    return days
+def interval_of(reader: Reader) -> int:
+    """Return the whole seconds between two looks of the failure sensor, as `limits_of` does."""
+    return max(1, round(_number(reader, "REFRESH_ALERT_INTERVAL", "seconds", (1, 600), 15)))
+
+
+def usable_interval(env: Env = os.environ) -> int:
+    """Return these seconds, or their default where the setting is unusable."""
+    return interval_of(Reader(env))
+
+
+def _number(reader: Reader, name: str, unit: str, bounds: tuple[float, float], default: float) -> float:
+    least, most = bounds
+    return reader.parsed(name, _between(least, most), f"a number of {unit} from {least} to {most}", default)
+
+
+def _between(least: float, most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        number = float(text)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return parse

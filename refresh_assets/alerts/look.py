@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -12,18 +12,22 @@ import dagster as dg
 
 from refresh_assets.alerts.declared import Declared, Verification, key_of, verification
 from refresh_assets.alerts.heartbeat import host_name
-from refresh_assets.alerts.limits import Limits, read_limits
+from refresh_assets.alerts.limits import Limits, usable_limits
 from refresh_assets.alerts.loads import LastLoad, last_loads
 from refresh_assets.alerts.memory import Memory
 from refresh_assets.alerts.outbox import Alert
-from refresh_assets.alerts.settings import read_ui_url
-from refresh_assets.alerts.text import Facts, failure_text, still_holds
+from refresh_assets.alerts.settings import ui_url_of
+from refresh_assets.alerts.text import Facts, failure_text, holds
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
-from refresh_assets.settings import Env, read_timezone
+from refresh_assets.settings import Env, Reader, read_timezone
 
 # What happened longer before the very first look than this is history.
 FIRST_LOOK_BACK = timedelta(hours=24)
+
+
+# So far the clocks of hosts may be apart.
+FAST = timedelta(minutes=5)
 
 
 class LookFailedError(RefreshError):
@@ -46,10 +50,12 @@ class Look:
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.conn)
-        self.limits = read_limits(self.env)
+        self.memory.create()
+        self.limits = usable_limits(self.env)
         self.now = self.memory.now()
         since = self.memory.noted("since")
-        if since is None:
+        # A clock that was wrong at the first look must not make history of what happens after it was put right.
+        if since is None or since > self.now - FIRST_LOOK_BACK:
             since = self.now - FIRST_LOOK_BACK
             self.memory.note("since", since)
         self.since = since
@@ -63,18 +69,18 @@ class Look:
     def verified(self) -> Mapping[str, Verification]:
         """When each table was last verified, where it ever was."""
         found = ((table, verification(self.instance, table)) for table in self.declared.files)
-        return {table: verified for table, verified in found if verified}
+        return {table: self._dated(verified) for table, verified in found if verified}
 
     def alert(self, event_key: str, kind: str, facts: Facts) -> Alert:
         """Put facts into words, with the time zone and this host."""
         complete = Facts(**{**vars(facts), "timezone": self.timezone, "host": facts.host or host_name()})
         return Alert(event_key, kind, facts.about, *failure_text(complete, self.env))
 
-    def state_of(self, tables: Sequence[str]) -> str:
-        """Say what tables hold, as far as that is known."""
+    def state_of(self, tables: Sequence[str], since: datetime | None = None) -> str:
+        """Say what tables hold, as far as that is known, and that they still do where it is from before `since`."""
         if self._loads is None or not tables:
             return ""
-        states = {table: self._state(self._loads.get(table)) for table in tables}
+        states = {table: self._state(self._loads.get(table), since) for table in tables}
         return "; ".join(f"{table} {state}" if len(states) > 1 else state for table, state in states.items())
 
     def last_verified(self, tables: Sequence[str]) -> datetime | None:
@@ -89,17 +95,31 @@ class Look:
         """Return the address of a table's page in the UI; of several tables there is none."""
         return f"{self._ui}/assets/{key_of(tables[0]).to_user_string()}" if self._ui and len(tables) == 1 else ""
 
+    def loaded_at(self, table: str) -> datetime | None:
+        """Return when a table was last loaded, where that is known."""
+        load = (self._loads or {}).get(table)
+        return load.loaded_at if load else None
+
+    def _dated(self, verified: Verification) -> Verification:
+        """Date what a host with a fast clock verified by when it was first seen: none is verified in the future."""
+        if verified.at <= self.now + FAST:
+            return verified
+        return replace(verified, at=self.memory.begin("verified ahead of time", verified.run_id, self.now))
+
     @cached_property
     def timezone(self) -> str:
         return read_timezone(self.env)
 
     @cached_property
     def _ui(self) -> str | None:
-        return read_ui_url(self.env)
+        return ui_url_of(Reader(self.env))
 
     @cached_property
     def _loads(self) -> Mapping[str, LastLoad] | None:
         return last_loads(self.declared.files, self.env)
 
-    def _state(self, load: LastLoad | None) -> str:
-        return still_holds(load.loaded_at, load.rows, self.timezone) if load else "was never loaded by this product"
+    def _state(self, load: LastLoad | None, since: datetime | None) -> str:
+        if load is None:
+            return "was never loaded by this product"
+        still = since is not None and load.loaded_at < since
+        return holds(load.loaded_at, load.rows, self.timezone, still=still)

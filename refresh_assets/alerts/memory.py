@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from refresh_assets.alerts.outbox import stored_key
+from refresh_assets.alerts.outbox import storable, stored_key
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 
@@ -23,11 +23,14 @@ class Memory:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
+
+    def create(self) -> None:
+        """Create the tables where they are absent."""
         if self._one("absent"):
-            with conn.transaction():
-                conn.execute(_CREATE["create_lock"])
-                for statement in ("positions", "seen_runs", "spells"):
-                    conn.execute(_MEMORY[statement])
+            with self._conn.transaction():
+                self._conn.execute(_CREATE["create_lock"])
+                for statement in ("positions", "places", "seen_runs", "spells"):
+                    self._conn.execute(_MEMORY[statement])
 
     def now(self) -> datetime:
         """Return the time by the database's clock."""
@@ -41,6 +44,15 @@ class Memory:
 
     def note(self, name: str, instant: datetime) -> None:
         self._conn.execute(_MEMORY["note"], {"name": name, "instant": instant})
+
+    def position(self, name: str) -> int | None:
+        """Return the number that was noted under a name."""
+        number: int | None = self._one("position", name=name)
+        return number
+
+    def place(self, name: str, number: int) -> None:
+        """Note a number; a lower one than is known changes nothing."""
+        self._conn.execute(_MEMORY["place"], {"name": name, "number": number})
 
     def unseen(self, runs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return those pairs of a run's id and a state in which it was not seen before."""
@@ -62,7 +74,7 @@ class Memory:
 
     def begin(self, kind: str, about: str, at: datetime) -> datetime:
         """Note that something is wrong, or that it still is; return since when."""
-        began: datetime = self._one("begin", kind=kind, about=about, began_at=at)
+        began: datetime = self._one("begin", kind=kind, about=self._key(about), began_at=at)
         return began
 
     def spells(self, kind: str) -> Mapping[str, datetime]:
@@ -71,14 +83,23 @@ class Memory:
         return dict(rows)
 
     def end(self, kind: str, about: Sequence[str]) -> None:
-        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(about)})
+        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(map(self._key, about))})
 
     def told(self, event_key: str) -> bool:
         """Tell whether an alert of this event is in the outbox."""
-        return bool(self._one("told", event_key=stored_key(event_key)))
+        return self.told_about(event_key) is not None
+
+    def told_about(self, event_key: str) -> str | None:
+        """Return what the alert of this event is about, None where there is none in the outbox."""
+        about: str | None = self._one("told", event_key=self._key(event_key))
+        return about
 
     def prune(self) -> None:
         self._conn.execute(_MEMORY["prune_seen"], {"days": SEEN_DAYS})
+
+    def _key(self, text: str) -> str:
+        """Return a text as it is kept: of a length that an index takes, in the letters that the database has."""
+        return storable(self._conn, stored_key(text))
 
     def _one(self, statement: str, **values: Any) -> Any:
         row = self._conn.execute(_MEMORY[statement], values or None).fetchone()

@@ -17,10 +17,13 @@ from refresh_assets.secrets import mask
 from refresh_assets.settings import Env
 
 SCHEMA = "refresh_alerts"
+# All that are made in it, by whichever module.
+TABLES = ("alert_outbox", "noted", "position", "seen_run", "spell", "run_heartbeat")
 # Sent mail is history and goes first; owed mail that nobody took for a year has lost its meaning.
 SENT_DAYS, OWED_DAYS, SENT_KEPT = 90, 365, 100_000
 LONGEST_BODY = 250_000
 _LONGEST_KEY, _LONGEST_NAME = 500, 200
+_TAKES_ALL = ("UTF8", "SQL_ASCII")
 _CREATE = queries("refresh_assets.alerts", "sql/create.sql")
 _OUTBOX = queries("refresh_assets.alerts", "sql/outbox.sql")
 
@@ -97,12 +100,12 @@ def record(conn: Connection, alert: Alert, env: Env = os.environ) -> bool:
     row = conn.execute(
         _OUTBOX["record"],
         {
-            "event_key": stored_key(alert.event_key),
-            "kind": one_line(alert.kind, _LONGEST_NAME),
-            "about": _about(alert.about),
-            "subject": one_line(mask(alert.subject, env), LONGEST_SUBJECT),
-            "body": _text(alert.body, env),
-            "html": _text(alert.html, env),
+            "event_key": storable(conn, stored_key(alert.event_key)),
+            "kind": storable(conn, one_line(alert.kind, _LONGEST_NAME)),
+            "about": storable(conn, _about(alert.about)),
+            "subject": storable(conn, one_line(mask(alert.subject, env), LONGEST_SUBJECT)),
+            "body": storable(conn, _text(alert.body, env)),
+            "html": storable(conn, _text(alert.html, env)),
         },
     ).fetchone()
     return row is not None
@@ -131,6 +134,13 @@ def stored_key(event_key: str) -> str:
     if len(key) <= _LONGEST_KEY:
         return key
     return f"{key[: _LONGEST_KEY - 65]}:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def storable(conn: Connection, text: str) -> str:
+    """Return a text as the database takes it: what is not ASCII as escapes where its encoding may lack the letter."""
+    if text.isascii() or conn.info.parameter_status("server_encoding") in _TAKES_ALL:
+        return text
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _about(name: str) -> str:

@@ -8,40 +8,36 @@ from datetime import datetime, timedelta
 
 from refresh_assets.alerts.memory import Memory
 
-_WATCHED = "watched"
+WATCHED = "watched"
 
 
 @dataclass(frozen=True)
 class Age:
-    """A table with the instant from which its age counts: when it was last verified, else when it was first seen."""
+    """A table with the instants from which its age counts: when it was last verified, else when it was first seen."""
 
     table: str
     verified_at: datetime | None
-    first_seen_at: datetime
+    first_seen_at: datetime | None
     limit: timedelta
 
     @property
-    def counts_from(self) -> datetime:
+    def counts_from(self) -> datetime | None:
         return self.verified_at or self.first_seen_at
 
-    @property
-    def overdue_from(self) -> datetime:
-        """The instant at which the table becomes, or became, overdue."""
-        return self.counts_from + self.limit
-
-    def is_overdue(self, now: datetime) -> bool:
-        return now > self.overdue_from
+    def overdue_since(self, now: datetime) -> datetime | None:
+        """Return the instant at which the table became overdue, None where it is not."""
+        begins = self.counts_from + self.limit if self.counts_from else None
+        return begins if begins and now > begins else None
 
 
-def ages(memory: Memory, tables: Iterable[str], verified: Mapping[str, datetime], limit: timedelta) -> list[Age]:
-    """Return the ages of tables; those that are seen for the first time are remembered from now on."""
-    seen = dict(memory.spells(_WATCHED))
-    found = []
-    for table in tables:
-        if table not in seen:
-            seen[table] = memory.begin(_WATCHED, table, memory.now())
-        found.append(Age(table, verified.get(table), seen[table], limit))
-    return found
+def watch(memory: Memory, tables: Iterable[str], now: datetime) -> Mapping[str, datetime]:
+    """Return when each table was seen for the first time; one that is new is remembered from now on."""
+    seen = memory.spells(WATCHED)
+    # One that was seen in the future was seen by a clock that has been put right since.
+    return {
+        table: seen[table] if table in seen and seen[table] <= now else memory.begin(WATCHED, table, now)
+        for table in tables
+    }
 
 
 def span(length: timedelta) -> str:

@@ -8,8 +8,8 @@ from datetime import datetime
 import dagster as dg
 
 from refresh_assets.alerts.declared import key_of, verifies
-from refresh_assets.alerts.incident import units_of
 from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.naming import about_run, units_of
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.text import Facts, instant
 
@@ -25,22 +25,24 @@ def recovered(look: Look, run: dg.DagsterRun, at: datetime) -> Iterator[Alert]:
     over = [unit for unit in over if unit.removeprefix("table ") not in unverified]
     if over:
         again = [table for table in tables if f"table {table}" in over]
-        yield recovery(look, run.job_name, run.run_id, again, min(failing[unit] for unit in over))
+        yield recovery(look, run, again, min(failing[unit] for unit in over))
         look.memory.end("failing", over)
 
 
-def recovery(look: Look, job: str, run_id: str, tables: Sequence[str], began: datetime) -> Alert:
+def recovery(look: Look, run: dg.DagsterRun, tables: Sequence[str], began: datetime) -> Alert:
     """Return the one alert that a run can give on tables, or on its job, which work again."""
-    what = ", ".join(tables) or job
+    about = about_run(run, tables)
+    what = ", ".join(tables) or about
+    since = instant(began, look.timezone)
     facts = Facts(
-        about=tables[0] if len(tables) == 1 else job,
+        about=about,
         happened="recovered",
-        what=f"Run {run_id[:8]} succeeded: {what} had failed or gone unverified since {instant(began, look.timezone)}.",
-        state=look.state_of(tables).replace("still holds", "holds"),
-        run_url=look.run_url(run_id),
+        what=f"Run {run.run_id[:8]} succeeded: {what} had failed or gone unverified since {since}.",
+        state=look.state_of(tables),
+        run_url=look.run_url(run.run_id),
         asset_url=look.asset_url(tables),
     )
-    return look.alert(f"run:{run_id}:recovered", "recovered", facts)
+    return look.alert(f"run:{run.run_id}:recovered", "recovered", facts)
 
 
 def _verified_tables(look: Look, run: dg.DagsterRun, tables: Sequence[str]) -> set[str]:

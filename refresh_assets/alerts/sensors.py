@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,64 +14,65 @@ import dagster as dg
 
 from refresh_assets.alerts import outbox
 from refresh_assets.alerts.collect_dead import dead_runs
+from refresh_assets.alerts.collect_late import late_runs
 from refresh_assets.alerts.collect_overdue import overdue_tables
 from refresh_assets.alerts.collect_runs import ended_runs, missed_retries
 from refresh_assets.alerts.collect_stuck import stuck_runs
 from refresh_assets.alerts.collect_ticks import failing_ticks
-from refresh_assets.alerts.collect_windows import overdue_windows
+from refresh_assets.alerts.collect_trouble import Collector
 from refresh_assets.alerts.declared import Declared
 from refresh_assets.alerts.delivery import deliver
 from refresh_assets.alerts.look import Look, LookFailedError
 from refresh_assets.alerts.outbox import Alert, connect_outbox, record
 from refresh_assets.alerts.ping import ping
-from refresh_assets.alerts.settings import read_alerts, read_ping_url
+from refresh_assets.alerts.problems import alert_problems
+from refresh_assets.alerts.settings import ping_url_of, usable_mail
 from refresh_assets.alerts.smtp import Mailer
-from refresh_assets.alerts.text import Facts
-from refresh_assets.secrets import masked, masking
-from refresh_assets.settings import Env, SettingsError
-
-Collector = Callable[[Look], Iterator[Alert]]
+from refresh_assets.alerts.text import Facts, counted
+from refresh_assets.secrets import mask, masked, masking
+from refresh_assets.settings import Env, Reader
 
 # Runs that are found dead are ended before ended runs are looked for, so that they are told in the same look.
 COLLECTORS: tuple[Collector, ...] = (
     dead_runs,
     ended_runs,
+    late_runs,
     missed_retries,
     stuck_runs,
     overdue_tables,
-    overdue_windows,
     failing_ticks,
 )
 # Dagster gives a tick 60 seconds. A mail begun at the last moment may take 32 more, a call of the watcher 11.
 LOOK_SECONDS, DELIVER_UNTIL, PING_UNTIL = 15.0, 25.0, 45.0
 PING_EVERY = timedelta(minutes=1)
+_SETTINGS = "settings"
 NOBODY = "SMTP_HOST and ALERT_TO are not set: nobody will be told of failures"
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was done about owed mail; the last mail's error, and why the settings of mail are unusable, if so."""
+    """What was done about owed mail, the last mail's error, and whether nobody is told by the settings."""
 
     told: str
     error: str | None = None
-    unusable: str | None = None
+    silent: bool = False
 
     @property
     def problems(self) -> list[str]:
         """What the outside watcher should know, since mail does not say it."""
-        return [f"{self.told}: {problem}" for problem in (self.error, self.unusable) if problem]
+        return [f"{self.told}: {self.error}"] if self.error else []
 
     @property
     def sound(self) -> bool:
-        return not self.problems and not self.told.startswith(NOBODY)
+        return not self.problems and not self.silent
 
     def __str__(self) -> str:
         return self.told + (f"; the last error: {self.error}" if self.error else "")
 
 
-def failure_mail(interval: int) -> dg.SensorDefinition:
-    """Return the sensor, which looks every so many seconds at the least."""
+def failure_mail(interval: int, more: Sequence[Collector] = ()) -> dg.SensorDefinition:
+    """Return the sensor, which looks every so many seconds at the least; `more` are collectors of other wings."""
 
     @dg.sensor(
         name="failure_mail",
@@ -81,7 +83,7 @@ def failure_mail(interval: int) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         with masking():
-            return dg.SkipReason(tick(context))
+            return dg.SkipReason(tick(context, collectors=[*COLLECTORS, *more]))
 
     return sensor
 
@@ -91,25 +93,49 @@ def tick(
 ) -> str:
     """Look, write down, send, tell the watcher; return what was done in a line.
 
-    Raises LookFailedError where something could not be looked for, SettingsError where settings are unusable, and
-    RefreshError or psycopg.Error where the outbox cannot be reached.
+    Raises LookFailedError where something could not be looked for or a setting of alerts is unusable, and RefreshError
+    or psycopg.Error where the outbox cannot be reached.
     """
     began = time.monotonic()
-    if context.repository_def is None:
-        raise AssertionError("the sensor is evaluated with its repository")
     with connect_outbox(env) as conn:
-        look = Look(context.instance, conn, Declared(context.repository_def), env, began + LOOK_SECONDS)
-        problems = collect(look, collectors)
+        look = Look(context.instance, conn, _declared(context), env, began + LOOK_SECONDS)
+        problems = collect(look, [wrong_settings, *collectors])
+        problems += alert_problems(env)
         delivery = _deliver(look, began)
+        look.memory.note("look", look.now)
         look.memory.prune()
         outbox.prune(conn)
         _tell_watcher(look, began, [*problems, *delivery.problems])
     _LOG.log(logging.INFO if delivery.sound else logging.WARNING, "failure_mail: %s", delivery)
-    if delivery.unusable:
-        problems.append(delivery.unusable)
     if problems:
         raise LookFailedError("; ".join([*problems, str(delivery)]))
     return str(delivery)
+
+
+def wrong_settings(look: Look) -> Iterator[Alert]:
+    """Tell once of settings of alerts that cannot be used, where mail can be sent in spite of them."""
+    problems = alert_problems(look.env) if usable_mail(look.env)[0] else []
+    about = "; ".join(problems)
+    if problems:
+        began = look.memory.begin(_SETTINGS, about, look.now)
+        facts = Facts(
+            about="settings",
+            happened="are wrong",
+            what="Settings of alerts cannot be used in the process of the sensor failure_mail; until they are mended, "
+            "their defaults hold.",
+            reason="\n".join(problems),
+            since=began,
+            advice="Mend them where the daemon is started, and start it anew; `refresh-assets check` names all.",
+        )
+        yield look.alert(f"settings:{about}:{began.isoformat()}", "settings", facts)
+    look.memory.end(_SETTINGS, [known for known in look.memory.spells(_SETTINGS) if known != about])
+
+
+def _declared(context: dg.SensorEvaluationContext) -> Declared:
+    if context.repository_def is None:
+        raise AssertionError("the sensor is evaluated with its repository")
+    origin = context.code_location_origin
+    return Declared(context.repository_def, origin.location_name if origin else None)
 
 
 def collect(look: Look, collectors: Sequence[Collector] = COLLECTORS) -> list[str]:
@@ -125,11 +151,14 @@ def _record_found(look: Look, collector: Collector) -> str | None:
     name = collector.__name__
     try:
         for alert in collector(look):
-            record(look.conn, alert, look.env)
+            if record(look.conn, alert, look.env):
+                # Whoever reads the log finds the run and its reason there, whether the mail can be sent or not.
+                _LOG.warning("failure_mail: %s: %s", alert.event_key, alert.subject)
     except Exception as error:
         if look.conn.closed:
             raise
-        _LOG.exception("failure_mail: %s", name)
+        # Not by `exception`, which would write down what an error echoes.
+        _LOG.error("failure_mail: %s: %s", name, mask(traceback.format_exc(), look.env))
         problem = f"{name}: {type(error).__name__}: {masked(error, look.env)}"
         record(look.conn, _failed(look, name, problem), look.env)
         return problem
@@ -149,21 +178,21 @@ def _failed(look: Look, name: str, problem: str) -> Alert:
 
 
 def _deliver(look: Look, began: float) -> Delivery:
-    try:
-        settings = read_alerts(look.env)
-    except SettingsError as error:
-        return Delivery(f"no mail is sent, {outbox.owed(look.conn).count} are owed", unusable=str(error))
+    settings, wrong = usable_mail(look.env)
     if settings is None:
-        return Delivery(f"{NOBODY}; {outbox.owed(look.conn).count} mails are owed")
+        why = "no mail is sent until its settings are mended" if wrong else NOBODY
+        return Delivery(f"{why}; {counted(outbox.owed(look.conn).count, 'mail')} owed", silent=True)
     done = deliver(look.conn, Mailer(settings, look.env), seconds=max(1.0, began + DELIVER_UNTIL - time.monotonic()))
-    return Delivery(f"{done.sent} mails sent, {done.left} owed", error=done.error)
+    return Delivery(f"{counted(done.sent, 'mail')} sent, {done.left} owed", error=done.error)
 
 
 def _tell_watcher(look: Look, began: float, problems: Sequence[str]) -> None:
     """Tell the outside watcher, at most once a minute, that the sensor is at work, or what keeps it from its work."""
-    url = read_ping_url(look.env)
+    url = ping_url_of(Reader(look.env))
     last = look.memory.noted("ping")
-    if url is None or time.monotonic() > began + PING_UNTIL or (last and look.now - last < PING_EVERY):
+    # A clock that was set back must not silence the calls.
+    recent = last is not None and abs(look.now - last) < PING_EVERY
+    if url is None or time.monotonic() > began + PING_UNTIL or recent:
         return
     look.memory.note("ping", look.now)
     problem = ping(url, "fail" if problems else "success", "\n".join(problems), look.env)

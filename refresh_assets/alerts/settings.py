@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -20,6 +21,18 @@ _ADDRESS = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
     r"@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
 )
+_MAIL = (
+    "SMTP_HOST",
+    "SMTP_PORT",
+    "SMTP_SECURITY",
+    "SMTP_USER",
+    "SMTP_PASSWORD",
+    "SMTP_PASSWORD_FILE",
+    "ALERT_FROM",
+    "ALERT_TO",
+)
+# What is wrong with the addresses alone leaves mail usable.
+_SPARED = ("ALERT_TO must ", "ALERT_FROM must ")
 _LONGEST_ADDRESS = 254
 _LONGEST_PASSWORD = 10_000
 _AN_ADDRESS = "an address such as data-team@example.org, in ASCII"
@@ -39,12 +52,30 @@ class AlertSettings:
 
 
 def read_alerts(env: Env = os.environ) -> AlertSettings | None:
-    """Return the settings of mail, or None where neither SMTP_HOST nor ALERT_TO is set.
+    """Return the settings of mail, or None where none of them is set.
 
     Raises SettingsError that names what is missing or unusable.
     """
     reader = Reader(env)
-    if not reader.text("SMTP_HOST") and not reader.text("ALERT_TO"):
+    settings = mail_of(reader)
+    reader.done()
+    return settings
+
+
+def usable_mail(env: Env = os.environ) -> tuple[AlertSettings | None, Sequence[str]]:
+    """Return the settings of mail as far as they can be used, and what is wrong with them.
+
+    One recipient that is no address does not keep the others from being told, nor does an unusable sender's address.
+    """
+    reader = Reader(env)
+    settings = mail_of(reader)
+    spared = all(problem.startswith(_SPARED) for problem in reader.problems)
+    return (settings if settings and settings.recipients and spared else None), reader.problems
+
+
+def mail_of(reader: Reader) -> AlertSettings | None:
+    """Return the settings of mail, or None where none is set; what is wrong is left with the reader."""
+    if not any(reader.text(name) for name in _MAIL):
         return None
     host = reader.required("SMTP_HOST").strip()
     if not host.isprintable() or re.search(r"[\s/@]", host):
@@ -53,7 +84,7 @@ def read_alerts(env: Env = os.environ) -> AlertSettings | None:
     security = _security(reader, given_port)
     user, password = _login(reader)
     recipients = _recipients(reader)
-    settings = AlertSettings(
+    return AlertSettings(
         # An IPv6 address may stand in brackets, as it does in a URL.
         host=host.strip("[]"),
         port=given_port or _PORTS[security],
@@ -63,26 +94,20 @@ def read_alerts(env: Env = os.environ) -> AlertSettings | None:
         sender=_sender(reader, user, recipients),
         recipients=recipients,
     )
-    reader.done()
-    return settings
 
 
-def read_ui_url(env: Env = os.environ) -> str | None:
-    """Return DAGSTER_UI_URL without a slash at its end, or None where it is unset. Raises SettingsError."""
-    url = _url("DAGSTER_UI_URL", env)
-    return url.rstrip("/") if url else None
+def ui_url_of(reader: Reader) -> str | None:
+    """Return DAGSTER_UI_URL without a slash at its end, or None where it is unset or unusable."""
+    return _url(reader, "DAGSTER_UI_URL").rstrip("/") or None
 
 
-def read_ping_url(env: Env = os.environ) -> str | None:
-    """Return ALERT_PING_URL, or None where it is unset. Raises SettingsError."""
-    return _url("ALERT_PING_URL", env)
+def ping_url_of(reader: Reader) -> str | None:
+    """Return ALERT_PING_URL, or None where it is unset or unusable."""
+    return _url(reader, "ALERT_PING_URL") or None
 
 
-def _url(name: str, env: Env) -> str | None:
-    reader = Reader(env)
-    url = reader.parsed(name, _web_address, "an http or https URL", "")
-    reader.done()
-    return url or None
+def _url(reader: Reader, name: str) -> str:
+    return reader.parsed(name, _web_address, "an http or https URL", "")
 
 
 def _web_address(text: str) -> str:
@@ -135,15 +160,15 @@ def _recipients(reader: Reader) -> tuple[str, ...]:
         reader.wrong.append(f"ALERT_TO must list addresses, each {_AN_ADDRESS}, with commas between them")
     elif not recipients and "ALERT_TO" not in reader.missing:
         reader.wrong.append("ALERT_TO lists no address")
-    return recipients
+    return tuple(filter(_is_address, recipients))
 
 
 def _sender(reader: Reader, user: str | None, recipients: tuple[str, ...]) -> str:
     given = reader.text("ALERT_FROM").strip()
-    if given:
-        if not _is_address(given):
-            reader.wrong.append(f"ALERT_FROM must be {_AN_ADDRESS}")
+    if given and _is_address(given):
         return given
+    if given:
+        reader.wrong.append(f"ALERT_FROM must be {_AN_ADDRESS}")
     if user is not None and _is_address(user):
         return user
     # Fixed by the settings alone, for the identity of a mail is made of it.

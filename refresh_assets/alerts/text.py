@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -19,6 +20,7 @@ ERROR_HEAD, ERROR_TAIL = 20_000, 10_000
 # A reason up to this size is shown before the facts, as a whole.
 _SHORT_LINES, _SHORT_CHARACTERS = 8, 800
 _LONGEST_NAME, _LONGEST_FACT = 100, 1000
+_NAMES_SHOWN = 3
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # All that moves the cursor, turns the direction of writing, or is no character: each is shown as its escape.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -39,7 +41,7 @@ class Facts:
     """The words of the error, all its lines."""
     since: datetime | None = None
     state: str = ""
-    """The state of the table, as from `still_holds`."""
+    """The state of the table, as from `holds`."""
     last_success: datetime | None = None
     advice: str = ""
     """What to do next."""
@@ -70,12 +72,24 @@ def failure_text(facts: Facts, env: Env = os.environ) -> Text:
     return Text(subject, _plain(headline, what, reason, rows), _html(headline, what, reason, rows))
 
 
-def still_holds(loaded_at: datetime | None, rows: int | None, timezone: str = "UTC") -> str:
-    """Say what a table still holds after a failure; nothing where that is not known."""
-    if loaded_at is None:
-        return "" if rows is None else f"still holds {rows:,} rows"
-    counted = "" if rows is None else f", {rows:,} rows"
-    return f"still holds the load of {instant(loaded_at, timezone)}{counted}"
+def holds(loaded_at: datetime, rows: int, timezone: str = "UTC", *, still: bool = True) -> str:
+    """Say what a table holds; `still`: from before what the mail tells of."""
+    return f"{'still ' if still else ''}holds the load of {instant(loaded_at, timezone)}, {counted(rows, 'row')}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things with their name, in the singular or the plural: `1 mail`, `2 mails`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a person would say them: `a`, `a and b`, `a, b and c`, `a, b and 5 more`."""
+    shown, more = (
+        (names, 0) if len(names) <= _NAMES_SHOWN else (names[: _NAMES_SHOWN - 1], len(names) - _NAMES_SHOWN + 1)
+    )
+    parts = [*shown, f"{more} more"] if more else list(shown)
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def instant(when: datetime, timezone: str = "UTC") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from refresh_assets.commands.quiet import quiet
 from refresh_assets.errors import RefreshError
 
 if TYPE_CHECKING:
-    from refresh_assets.published.report import TableReport
+    from refresh_assets.published.table_report import TableReport
 
 COLLECT_AFTER_OBJECTS = 100_000
 
@@ -27,6 +28,8 @@ COLLECT_AFTER_OBJECTS = 100_000
 @click.option("--accept-shrink", is_flag=True, help="Load although far fewer rows, or none, would be left.")
 def run(tables: tuple[str, ...], as_json: bool, accept_shrink: bool) -> NoReturn:  # noqa: FBT001
     """Refresh the tables once, in this process; exit 1 if one failed."""
+    # Before anything that takes time is imported: a run that is ended early has to say so as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     reports = _refresh(tables, accept_shrink=accept_shrink)
     for report in reports:
         click.echo(json.dumps(report.as_json()) if as_json else _log_line(report))
@@ -37,28 +40,62 @@ def _refresh(wanted: Sequence[str], *, accept_shrink: bool) -> list[TableReport]
     """Run one refresh; whatever goes wrong becomes a report for each table, its traceback goes to standard error."""
     # Most of what is made here, Dagster's modules and definitions, stays; it need not be looked through for garbage.
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
-    quiet()
-    from refresh_assets.published.run import House, declared_files, failed_reports, refresh
-    from refresh_assets.secrets import mask
-    from refresh_assets.settings import SettingsError, read_settings
-
     tables = list(wanted) or ["all tables"]
     try:
+        quiet()
+        from refresh_assets.published.run import House, declared_files, refresh
+        from refresh_assets.settings import SettingsError, read_settings
+
+        _tell_wrong_settings()
         try:
             settings = read_settings()
-        except SettingsError as error:
-            return failed_reports(list(wanted) or sorted(declared_files()), error)
+        except SettingsError:
+            tables = list(wanted) or sorted(declared_files())
+            raise
         house = House.load()
         tables = house.select(wanted)
-        reports, failed_checks = refresh(house, settings, tables, accept_shrink=accept_shrink)
+        refreshed = refresh(house, settings, tables, accept_shrink=accept_shrink)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return _failed(tables, RefreshError("the run was ended before it began; nothing was changed"))
     except RefreshError as error:
-        return failed_reports(tables, error)
+        _tell_person(tables, error)
+        return _failed(tables, error)
     except Exception as error:  # noqa: BLE001 - told, whatever it is, and the process ends
+        from refresh_assets.secrets import mask
+
         click.echo(mask(traceback.format_exc()), err=True)
-        return failed_reports(tables, error)
-    for text in failed_checks:
+        _tell_person(tables, error)
+        return _failed(tables, error)
+    for text in refreshed.failed_checks:
         click.echo(f"check failed: {text}", err=True)
-    return reports
+    for text in refreshed.tracebacks:
+        click.echo(text, err=True)
+    return refreshed.reports
+
+
+def _failed(tables: Sequence[str], error: BaseException) -> list[TableReport]:
+    from refresh_assets.published.table_report import failed_reports
+
+    return failed_reports(tables, error)
+
+
+def _tell_wrong_settings() -> None:
+    """Say which settings of alerts cannot be used; they stop no refresh."""
+    from refresh_assets.alerts.problems import alert_problems
+
+    for problem in alert_problems():
+        click.echo(f"a setting of alerts cannot be used: {problem}", err=True)
+
+
+def _tell_person(tables: Sequence[str], error: BaseException) -> None:
+    """Have a person told of a refresh that could not begin, for there is no run that would be found failed."""
+    from refresh_assets.alerts.direct import could_not_begin
+    from refresh_assets.published.table_report import reason
+
+    problem = could_not_begin(tables, reason(error))
+    if problem is not None:
+        click.echo(f"nobody could be told of this by mail: {problem}", err=True)
 
 
 def _log_line(report: TableReport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import NoReturn
 
 import click
@@ -18,14 +19,13 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     quiet()
     from refresh_assets.alerts.standing import standing
     from refresh_assets.published.run import House
-    from refresh_assets.recorded import storage
     from refresh_assets.secrets import masked
-    from refresh_assets.settings import read_home
+    from refresh_assets.windows.overdue import windows_part
 
     try:
-        repository = House.load().repository
-        with storage(read_home()) as instance:
-            found = standing(instance, repository)
+        found = standing(House.load().repository)
+        windows = windows_part(found.now)
+        found = replace(found, parts=[windows] if windows else [])
     except Exception as error:
         text = masked(error)
         if as_json:

@@ -55,8 +55,9 @@ def refresh_once(house: House, env: Mapping[str, str], command: Sequence[str] = 
     if not ended:
         house.echo(f"the refresh did not end within {LONGEST:g} seconds and was stopped; the UI shows it")
     elif process.returncode != 0:
-        house.echo(f"the refresh failed (exit code {process.returncode}); the UI shows it; the end of {log.path}:")
-        house.echo(log.tail())
+        tail = log.tail()
+        told = f"; the end of {log.path}:\n{tail}" if tail.strip() else ""
+        house.echo(f"the refresh failed (exit code {process.returncode}); the UI shows it{told}")
 
 
 def _pass_on(source: IO[bytes], echo: Callable[[str], None]) -> threading.Thread:

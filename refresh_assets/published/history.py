@@ -18,6 +18,8 @@ from refresh_assets.published.declaration import Table
 from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
 from refresh_assets.published.load import Load
 
+# What a refresh does to its own two tables.
+TABLES = {"refresh_state": ("SELECT", "INSERT", "UPDATE"), "refresh_loads": ("SELECT", "INSERT", "DELETE")}
 # A weekly table reaches this after nineteen years.
 LOADS_KEPT = 1000
 # For statements that make empty tables.

@@ -11,10 +11,11 @@ import dagster as dg
 from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.assets import MANIFEST
-from refresh_assets.published.report import TableReport
+from refresh_assets.published.report import report_of
 from refresh_assets.published.schedules import JOB
-from refresh_assets.reasons import failed_checks, reason
-from refresh_assets.recorded import record_run, storage
+from refresh_assets.published.table_report import TableReport
+from refresh_assets.reasons import failed_checks, tracebacks
+from refresh_assets.recorded import recording
 from refresh_assets.settings import Settings
 
 TABLE_SUFFIX = "_table"
@@ -58,10 +59,11 @@ def declared_files() -> dict[str, str]:
 
 
 class Refreshed(NamedTuple):
-    """What a run did to each table, and what the checks that failed say."""
+    """What a run did to each table, what the checks that failed say, and where the steps that failed did so."""
 
     reports: list[TableReport]
     failed_checks: list[str]
+    tracebacks: list[str]
 
 
 def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool) -> Refreshed:
@@ -70,16 +72,12 @@ def refresh(house: House, settings: Settings, tables: Sequence[str], *, accept_s
     Raises RefreshError where Dagster's storage cannot be reached.
     """
     job = house.repository.get_job(JOB)
-    with storage(settings.home) as instance:
-        run_id, events = record_run(
-            instance, job, run_config=_run_config(tables, accept_shrink=accept_shrink), selection=_selection(tables)
+    with recording(settings.home) as recorder:
+        run_id, events = recorder.run(
+            job, run_config=_run_config(tables, accept_shrink=accept_shrink), selection=_selection(tables)
         )
-        return Refreshed([TableReport.of(table, run_id, events) for table in tables], failed_checks(events))
-
-
-def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableReport]:
-    """Return a report for each table where no run could be started."""
-    return [TableReport(table, "failed", error=reason(error)) for table in tables]
+        reports = [report_of(table, run_id, events) for table in tables]
+        return Refreshed(reports, failed_checks(events), tracebacks(events))
 
 
 def _selection(tables: Sequence[str]) -> frozenset[dg.AssetKey]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from refresh_assets.reasons import on_one_line, run_reason, step_reasons
+from refresh_assets.published.table_report import one_line
+from refresh_assets.reasons import run_reason, step_reasons
 from refresh_assets.windows.window import Window, text
 
 UP_TO_DATE = "up to date"
@@ -105,4 +106,4 @@ def _failure(events: Sequence[dg.DagsterEvent]) -> str | None:
         event.event_type == dg.DagsterEventType.RUN_SUCCESS for event in events
     ):
         return None
-    return on_one_line("; ".join(step_reasons(events).values()) or run_reason(events))
+    return one_line("; ".join(step_reasons(events).values()) or run_reason(events))

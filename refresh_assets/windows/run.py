@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from refresh_assets.reasons import failed_checks
-from refresh_assets.recorded import record_run, storage
+from refresh_assets.reasons import failed_checks, tracebacks
+from refresh_assets.recorded import recording
 from refresh_assets.settings import SettingsError
 from refresh_assets.windows import state
 from refresh_assets.windows.desk import Desk, open_desk
@@ -24,10 +24,11 @@ from refresh_assets.windows.window import Window
 
 
 class Loaded(NamedTuple):
-    """What a run did to each window, and what the checks that failed say."""
+    """What a run did to each window, what the checks that failed say, and where the run failed."""
 
     reports: list[WindowReport]
     failed_checks: list[str]
+    tracebacks: list[str]
 
 
 class Bounds(NamedTuple):
@@ -51,17 +52,17 @@ def load_windows(
     by_wish = bounds != Bounds(None, None)
     windows = _wished(desk, bounds, say) if by_wish else _due(desk, say)
     if not windows:
-        return Loaded([up_to_date()], [])
+        return Loaded([up_to_date()], [], [])
     job = repository().get_job(JOB_NAME)
-    with storage(desk.settings.home) as instance:
-        run_id, events = record_run(
-            instance,
+    with recording(desk.settings.home) as recorder:
+        run_id, events = recorder.run(
             job,
             run_config={} if by_wish else only_due_config(),
             selection=frozenset([dg.AssetKey(JOB)]),
             tags=range_tags(parts, windows),
         )
-    return Loaded(reports(dg.AssetKey(JOB), run_id, windows, events), failed_checks(events))
+        found = reports(dg.AssetKey(JOB), run_id, windows, events)
+        return Loaded(found, failed_checks(events), tracebacks(events))
 
 
 def _wished(desk: Desk, bounds: Bounds, say: Callable[[str], None]) -> list[Window]:

@@ -18,6 +18,7 @@ from refresh_assets.windows.source import Seen
 from refresh_assets.windows.window import Window
 
 JOB = "activity_metrics"
+TABLES = (JOB, "window_loads", "window_state")
 # For statements that make empty tables.
 CREATE_SECONDS = 60.0
 _CREATE = queries("refresh_assets.windows", "sql/create.sql")

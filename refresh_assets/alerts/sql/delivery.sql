@@ -4,7 +4,10 @@ SET attempts = attempts + 1, next_attempt_at = clock_timestamp() + make_interval
 WHERE alert_id = (
     SELECT alert_id
     FROM refresh_alerts.alert_outbox
-    WHERE sent_at IS NULL AND next_attempt_at <= clock_timestamp()
+    WHERE
+        sent_at IS NULL
+        -- Nothing waits for so long: the clock was ahead when it was written, and has been put right.
+        AND (next_attempt_at <= clock_timestamp() OR next_attempt_at > clock_timestamp() + interval '2 hours')
     ORDER BY next_attempt_at, alert_id
     LIMIT 1
     FOR UPDATE SKIP LOCKED

@@ -33,11 +33,12 @@ ON CONFLICT (run_id) DO NOTHING
 -- name: suspect
 UPDATE refresh_alerts.run_heartbeat AS beat
 SET suspected_at = CASE
-    WHEN beat.beat_at < clock_timestamp() - make_interval(secs => %(silent)s)
+    -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
+    WHEN abs(extract(epoch FROM clock_timestamp() - beat.beat_at)) > %(silent)s
         AND NOT EXISTS (
             SELECT FROM pg_stat_activity WHERE application_name = %(session)s || beat.run_id
         )
-    THEN coalesce(beat.suspected_at, clock_timestamp())
+    THEN least(beat.suspected_at, clock_timestamp())
 END
 WHERE run_id = ANY (%(run_ids)s)
 RETURNING

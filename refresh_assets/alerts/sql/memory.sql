@@ -1,10 +1,16 @@
 -- name: absent
-SELECT to_regclass('refresh_alerts.noted') IS NULL
+SELECT to_regclass('refresh_alerts.noted') IS NULL OR to_regclass('refresh_alerts.position') IS NULL
 
 -- name: positions
 CREATE TABLE IF NOT EXISTS refresh_alerts.noted (
     name text PRIMARY KEY,
     instant timestamptz NOT NULL
+)
+
+-- name: places
+CREATE TABLE IF NOT EXISTS refresh_alerts.position (
+    name text PRIMARY KEY,
+    number bigint NOT NULL
 )
 
 -- name: seen_runs
@@ -32,6 +38,13 @@ SELECT instant FROM refresh_alerts.noted WHERE name = %(name)s
 -- name: note
 INSERT INTO refresh_alerts.noted (name, instant) VALUES (%(name)s, %(instant)s)
 ON CONFLICT (name) DO UPDATE SET instant = excluded.instant
+
+-- name: position
+SELECT number FROM refresh_alerts.position WHERE name = %(name)s
+
+-- name: place
+INSERT INTO refresh_alerts.position AS known (name, number) VALUES (%(name)s, %(number)s)
+ON CONFLICT (name) DO UPDATE SET number = greatest(known.number, excluded.number)
 
 -- name: seen
 SELECT run_id, state FROM refresh_alerts.seen_run WHERE run_id = ANY (%(run_ids)s)
@@ -61,4 +74,4 @@ SELECT about, began_at FROM refresh_alerts.spell WHERE kind = %(kind)s ORDER BY 
 DELETE FROM refresh_alerts.spell WHERE kind = %(kind)s AND about = ANY (%(about)s)
 
 -- name: told
-SELECT EXISTS (SELECT FROM refresh_alerts.alert_outbox WHERE event_key = %(event_key)s)
+SELECT about FROM refresh_alerts.alert_outbox WHERE event_key = %(event_key)s

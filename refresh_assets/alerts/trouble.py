@@ -1,0 +1,27 @@
+"""What another part of the product has to tell a person, in a form that the failure sensor takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from refresh_assets.alerts.text import Facts
+from refresh_assets.settings import Env
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that is wrong. `key` names it among those of its kind, for ever: what it is told once for.
+
+    Links and the state of a table are added from `run_id` and `table` where the facts have none.
+    """
+
+    key: str
+    facts: Facts
+    run_id: str = ""
+    table: str = ""
+
+
+# Called at every look with the database's time and the settings; returns all that it finds, told already or not.
+Finder = Callable[[datetime, Env], Iterable[Trouble]]
