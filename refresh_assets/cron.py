@@ -10,7 +10,7 @@ from functools import cached_property
 from dagster._utils.schedules import cron_string_iterator, is_valid_cron_schedule, reverse_cron_string_iterator
 
 # Nobody wants more at once, and they would fill memory.
-MOST = 100_000
+MOST = 20_000
 
 
 @dataclass(frozen=True)

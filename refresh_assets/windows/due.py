@@ -63,9 +63,13 @@ def due(conn: Connection, plan: Plan, now: datetime) -> Due:
         return Due(None, between(plan.grid, since, until), (), until)
     loaded = state.loads(conn, plan.schema, since, max(until, standing.marker))
     known = {load.window for load in loaded}
+    # Nothing is missing before it, so that years of loaded windows need not be computed again.
+    gapless = since
+    for load in loaded:
+        gapless = load.window.until if load.window.since == gapless else gapless
     return Due(
         standing,
-        tuple(window for window in between(plan.grid, since, until) if window not in known),
+        tuple(window for window in between(plan.grid, gapless, until) if window not in known),
         tuple(load.window for load in loaded if load.stale_since is not None),
         until,
     )

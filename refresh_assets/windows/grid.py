@@ -12,7 +12,7 @@ from typing import Protocol
 from refresh_assets.windows.window import Window, WindowError, in_utc, text
 
 # A wish of more windows than this is a slip of the pen, and would fill memory.
-MOST_WINDOWS = 100_000
+MOST_WINDOWS = 20_000
 _ZULU = re.compile(r"[zZ]$")
 
 
