@@ -22,7 +22,8 @@ def server() -> Iterator[PublishingServer]:
         server.files[PREFIX] = (
             b'<a href="../">up</a> <a href="tracking.log-1%20a.gz">1</a> <A HREF="./tracking.log-2%20a.gz">2</A> '
             b'<a href="/learn/data/tracking.log-3%20a.gz">3</a> <a href="http://other/tracking.log">x</a> '
-            b'<a href="other.log">4</a> <a href="sub/tracking.log">5</a> <a href="?C=N;O=D">Name</a>'
+            b'<a href="other.log">4</a> <a href="tracking.log%2F..%2Fx">6</a> '
+            b'<a href="sub/tracking.log">5</a> <a href="?C=N;O=D">Name</a>'
         )
         server.files = {name.replace(" ", "%20"): body for name, body in server.files.items()}
         yield server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.windows import log_folder
-from refresh_assets.windows.source import LineCounts
-from refresh_assets.windows.tracking_logs import REPEATED, BrokenLinesError, TrackingLogs
+from refresh_assets.windows.source import REPEATED, LineCounts
+from refresh_assets.windows.tracking_logs import BrokenLinesError, TrackingLogs
 from refresh_assets_tests.event_logs import LIVE, NORTH, PLAY, Counting, event, events, log_of, logs_at, moment, window
 
 # What counts
@@ -190,6 +191,13 @@ def test_a_folder_without_a_log_is_an_error_and_no_empty_window(
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path, counting: Counting) -> None:
     with pytest.raises(RefreshError, match=r"cannot be read .*WINDOW_LOGS"):
         counting.stage(logs_at(str(tmp_path / "nowhere"), tmp_path), [window()])
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path, counting: Counting) -> None:
+    os.mkfifo(tmp_path / LIVE)
+    for place in ("/dev/zero", str(tmp_path / LIVE)):
+        with pytest.raises(RefreshError, match="is no ordinary file"):
+            counting.stage(logs_at(place, tmp_path), [window()])
 
 
 def test_gzip_that_is_cut_off_loads_nothing(folder: Path, logs: TrackingLogs, counting: Counting) -> None:

@@ -54,7 +54,7 @@ class LocalFolder:
         path = self.settings.base.path("")
         try:
             if not self.settings.base.is_folder:
-                return [_described(path.name, path.stat())]
+                return [_described(path.name, _file_status(path))]
             with os.scandir(path) as entries:
                 wanted = [entry for entry in entries if fnmatchcase(entry.name, self.settings.pattern)]
             found = [_described(entry.name, status) for entry in wanted if (status := _status(entry)) is not None]
@@ -87,6 +87,13 @@ class LocalFolder:
 def _cannot_read(path: Path, error: OSError) -> RefreshError:
     reason = error.strerror or type(error).__name__
     return RefreshError(f"{path} cannot be read ({reason}); WINDOW_LOGS says where the log files are")
+
+
+def _file_status(path: Path) -> os.stat_result:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise RefreshError(f"{path} is no ordinary file; WINDOW_LOGS names a folder of log files, or one file")
+    return status
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -13,13 +13,12 @@ from refresh_assets.windows.log_catalogue import Catalogue
 from refresh_assets.windows.log_folder import LocalFolder, LogFile, LogFolder
 from refresh_assets.windows.log_lines import DamagedFileError, blocks, lines
 from refresh_assets.windows.log_scan import FileFacts, Scan, Spans, Tally
-from refresh_assets.windows.source import BrokenLinesError, LineCounts, Seen, Staged
+from refresh_assets.windows.source import REPEATED, BrokenLinesError, LineCounts, Seen, Staged
 from refresh_assets.windows.source_settings import LogSettings
 from refresh_assets.windows.window import Window
 
 ROUNDS = 3
 """How often the files are read, at most, until none took another's name meanwhile."""
-REPEATED = "some lines stand there more than once; each counts once"
 _SQL = queries("refresh_assets.windows", "sql/log.sql")
 
 
