@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.windows import log_folder
+from refresh_assets.windows import log_folder, log_rows
 from refresh_assets.windows.source import REPEATED, LineCounts
 from refresh_assets.windows.tracking_logs import BrokenLinesError, TrackingLogs
 from refresh_assets_tests.event_logs import LIVE, NORTH, PLAY, Counting, event, events, log_of, logs_at, moment, window
@@ -83,6 +83,16 @@ def test_a_line_that_stands_there_twice_counts_once_and_is_told(
     assert (count, learners) == (3, 3)
     assert counting.staged is not None
     assert counting.staged.notes == (REPEATED,)
+
+
+def test_more_cells_than_are_remembered_are_counted_all_the_same(
+    folder: Path, logs: TrackingLogs, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_rows, "MOST_CELLS", 2)
+    lines = [event(moment(user), user, course=course) for user in range(6) for course in ("a", "b", "c")]
+    (folder / LIVE).write_bytes(log_of(*lines, *lines[:4]))
+    cells = counting.cells(logs, [window(), window(1)])
+    assert cells == {(0, course, "play_video"): (6, 5, moment(0), moment(5)) for course in ("a", "b", "c")}
 
 
 def test_two_events_of_one_moment_are_two(folder: Path, logs: TrackingLogs, counting: Counting) -> None:

@@ -12,6 +12,7 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.windows.log_catalogue import Catalogue
 from refresh_assets.windows.log_folder import LocalFolder, LogFile, LogFolder
 from refresh_assets.windows.log_lines import DamagedFileError, blocks, lines
+from refresh_assets.windows.log_rows import Rows
 from refresh_assets.windows.log_scan import FileFacts, Scan, Spans, Tally
 from refresh_assets.windows.source import REPEATED, BrokenLinesError, LineCounts, Seen, Staged
 from refresh_assets.windows.source_settings import LogSettings
@@ -60,21 +61,25 @@ class TrackingLogs:
 
         Raises BrokenLinesError, and RefreshError where a file cannot be read to its end.
         """
+        copied = 0
 
         def one_round(files: _Round) -> list[FileFacts]:
+            nonlocal copied
             conn.execute(_SQL["drop"])
             conn.execute(_SQL["create"])
-            with conn.cursor().copy(_SQL["copy"]) as copy:
-                return [files.skipped(file) or files.scan(file, copy.write, progress) for file in files.listed]
+            rows, cursor = Rows(), conn.cursor()
+            with cursor.copy(_SQL["copy"]) as copy:
+                facts = [files.skipped(file) or files.scan(file, rows, copy.write, progress) for file in files.listed]
+            copied = cursor.rowcount - rows.defined
+            return facts
 
         facts = self._rounds(windows, one_round)
         tallies, unplaced = _added_up(facts), sum(each.unplaced for each in facts)
         self._check_broken(windows, tallies, unplaced, next((each.place for each in facts if each.place), ""))
         conn.execute(_SQL["memory"])
-        repeated = conn.execute(_SQL["repeated"]).fetchone() == (True,)
         bounds = {"since": [w.since for w in windows], "until": [w.until for w in windows]}
-        events = _SQL["distinct_lines" if repeated else "all_lines"]
-        conn.execute(_SQL["fill"].format(events=events), bounds)
+        conn.execute(_SQL["fill"], bounds)
+        repeated = conn.execute(_SQL["counted"]).fetchone() != (copied,)
         conn.execute(_SQL["drop"])
         counts = LineCounts(*(sum(getattr(each, name) for each in facts) for name in ("blank", "comment", "broken")))
         seen = {window: _seen(window, tallies[window]) for window in windows}
@@ -149,14 +154,15 @@ class _Round:
     def scan(
         self,
         file: LogFile,
-        write: Callable[[str], object] | None = None,
+        rows: Rows | None = None,
+        write: Callable[[str], object] = len,
         progress: Callable[[int], None] = lambda _bytes: None,
     ) -> FileFacts:
         """Read a file to its end. Raises RefreshError where it is damaged; one that is gone shows at the end."""
         try:
             with self._folder.open(file) as opened:
                 texts = self._counted(blocks(opened), progress)
-                facts = Scan(file.name, self._spans, write).read(lines(self._whole(file, texts)))
+                facts = Scan(file.name, self._spans, rows, write).read(lines(self._whole(file, texts)))
         except FileNotFoundError:
             # An error would break off the COPY, and with it the transaction that the next round needs.
             self._gone = True
