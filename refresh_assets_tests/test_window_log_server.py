@@ -53,6 +53,18 @@ def test_files_of_a_server_with_the_same_strong_tag_are_not_fetched_again(
     assert server.asked(name) == 2
 
 
+def test_a_server_without_strong_tags_is_counted_whole_and_not_looked_at_for_late_events(
+    server: PublishingServer, tmp_path: Path, counting: Counting
+) -> None:
+    server.tags = False
+    logs = logs_at(server.base + PREFIX, tmp_path)
+    for times in (1, 2):
+        assert counting.cells(logs, [window()])[PLAY][:2] == (6, 3)
+        assert server.asked(f"{PREFIX}tracking.log-1%20a.gz") == times
+    assert logs.look([window()]) == {}
+    assert server.asked(f"{PREFIX}tracking.log-1%20a.gz") == 2
+
+
 def test_a_body_that_is_cut_short_is_fetched_again(
     server: PublishingServer, tmp_path: Path, counting: Counting
 ) -> None:

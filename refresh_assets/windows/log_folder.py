@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, ClassVar, Protocol
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.windows.source_settings import LogSettings
@@ -33,7 +33,9 @@ class LogFile:
 
 
 class LogFolder(Protocol):
-    """Log files, each to be listed and opened."""
+    """Log files, each to be listed and opened; `remote` ones are dear to read."""
+
+    remote: ClassVar[bool]
 
     def files(self) -> list[LogFile]:
         """Return the files, by name. Raises RefreshError."""
@@ -48,6 +50,7 @@ class LogFolder(Protocol):
 class LocalFolder:
     """A folder of this machine or a mounted share, or one file of it."""
 
+    remote: ClassVar[bool] = False
     settings: LogSettings
 
     def files(self) -> list[LogFile]:

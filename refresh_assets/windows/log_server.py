@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from html.parser import HTMLParser
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
@@ -66,6 +66,7 @@ class _Spool:
 class LogServer:
     """A folder that a web server lists (as nginx, Apache and Python's own server do), or one file."""
 
+    remote: ClassVar[bool] = True
     settings: LogSettings
 
     def files(self) -> list[LogFile]:

@@ -86,9 +86,14 @@ class TrackingLogs:
         return Staged(seen, counts, (REPEATED,) if repeated else ())
 
     def look(self, windows: Sequence[Window]) -> Mapping[Window, Seen]:
-        """Tell what the files hold of the windows; files known not to have changed are not read again."""
+        """Tell what the files hold of the windows; files known not to have changed are not read again.
+
+        Of a server that does not tell which files have changed all would be fetched: then no window is told of.
+        """
 
         def one_round(files: _Round) -> list[FileFacts]:
+            if files.dear:
+                return []
             return [files.known(file) or files.scan(file) for file in files.listed]
 
         tallies = _added_up(self._rounds(windows, one_round))
@@ -124,7 +129,7 @@ class TrackingLogs:
             # How many there are, and of how many, would tell how many events the window has.
             raise BrokenLinesError(
                 f"more than the share {share:g} of the lines of {_listed(bad)} cannot be read as events; one of them: "
-                f"{place}; nothing of this was loaded: mend the file, or raise WINDOW_BROKEN_SHARE",
+                f"{place}; not loaded: mend the file, or raise WINDOW_BROKEN_SHARE",
                 bad,
             )
 
@@ -141,6 +146,7 @@ class _Round:
         self._bytes = 0
         self._gone = False
         self.listed = folder.files()
+        self.dear = folder.remote and any(file.version is None for file in self.listed)
         self._names = {file.name for file in self.listed}
 
     def known(self, file: LogFile) -> FileFacts | None:
