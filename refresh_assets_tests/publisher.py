@@ -70,6 +70,7 @@ class PublishingServer:
     def __init__(self, scheme: str, port: int) -> None:
         self.base = f"{scheme}://127.0.0.1:{port}"
         self.files: dict[str, bytes] = {}
+        self.tags = True
         self.requests: list[Request] = []
         self.stopping = threading.Event()
         self._listed: dict[str, Any] = {}
@@ -158,12 +159,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(answer, body, script.stopping)
 
     def do_HEAD(self) -> None:
-        """Answer with a strong entity tag of what is published."""
-        body = self.server.script.files.get(self.path)  # type: ignore[attr-defined]
-        self.server.script.requests.append(Request(f"HEAD {self.path}", {}))  # type: ignore[attr-defined]
+        """Answer with an entity tag of what is published, a strong one unless `tags` is off."""
+        script: PublishingServer = self.server.script  # type: ignore[attr-defined]
+        body = script.files.get(self.path)
+        script.requests.append(Request(f"HEAD {self.path}", {}))
         self.send_response(200 if body is not None else 404)
         if body is not None:
-            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+            self.send_header("ETag", f'{"" if script.tags else "W/"}"{hashlib.sha256(body).hexdigest()}"')
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -22,7 +22,8 @@ def server() -> Iterator[PublishingServer]:
         server.files[PREFIX] = (
             b'<a href="../">up</a> <a href="tracking.log-1%20a.gz">1</a> <A HREF="./tracking.log-2%20a.gz">2</A> '
             b'<a href="/learn/data/tracking.log-3%20a.gz">3</a> <a href="http://other/tracking.log">x</a> '
-            b'<a href="other.log">4</a> <a href="sub/tracking.log">5</a> <a href="?C=N;O=D">Name</a>'
+            b'<a href="other.log">4</a> <a href="tracking.log%2F..%2Fx">6</a> '
+            b'<a href="sub/tracking.log">5</a> <a href="?C=N;O=D">Name</a>'
         )
         server.files = {name.replace(" ", "%20"): body for name, body in server.files.items()}
         yield server
@@ -50,6 +51,18 @@ def test_files_of_a_server_with_the_same_strong_tag_are_not_fetched_again(
     server.files[name] = gzip.compress(log_of(*events(2, hours=9)))
     assert logs.look([window()]) != before
     assert server.asked(name) == 2
+
+
+def test_a_server_without_strong_tags_is_counted_whole_and_not_looked_at_for_late_events(
+    server: PublishingServer, tmp_path: Path, counting: Counting
+) -> None:
+    server.tags = False
+    logs = logs_at(server.base + PREFIX, tmp_path)
+    for times in (1, 2):
+        assert counting.cells(logs, [window()])[PLAY][:2] == (6, 3)
+        assert server.asked(f"{PREFIX}tracking.log-1%20a.gz") == times
+    assert logs.look([window()]) == {}
+    assert server.asked(f"{PREFIX}tracking.log-1%20a.gz") == 2
 
 
 def test_a_body_that_is_cut_short_is_fetched_again(

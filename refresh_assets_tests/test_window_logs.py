@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.windows import log_folder
-from refresh_assets.windows.source import LineCounts
-from refresh_assets.windows.tracking_logs import REPEATED, BrokenLinesError, TrackingLogs
+from refresh_assets.windows import log_folder, log_rows
+from refresh_assets.windows.source import REPEATED, LineCounts
+from refresh_assets.windows.tracking_logs import BrokenLinesError, TrackingLogs
 from refresh_assets_tests.event_logs import LIVE, NORTH, PLAY, Counting, event, events, log_of, logs_at, moment, window
 
 # What counts
@@ -82,6 +83,16 @@ def test_a_line_that_stands_there_twice_counts_once_and_is_told(
     assert (count, learners) == (3, 3)
     assert counting.staged is not None
     assert counting.staged.notes == (REPEATED,)
+
+
+def test_more_cells_than_are_remembered_are_counted_all_the_same(
+    folder: Path, logs: TrackingLogs, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_rows, "MOST_CELLS", 2)
+    lines = [event(moment(user), user, course=course) for user in range(6) for course in ("a", "b", "c")]
+    (folder / LIVE).write_bytes(log_of(*lines, *lines[:4]))
+    cells = counting.cells(logs, [window(), window(1)])
+    assert cells == {(0, course, "play_video"): (6, 5, moment(0), moment(5)) for course in ("a", "b", "c")}
 
 
 def test_two_events_of_one_moment_are_two(folder: Path, logs: TrackingLogs, counting: Counting) -> None:
@@ -190,6 +201,13 @@ def test_a_folder_without_a_log_is_an_error_and_no_empty_window(
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path, counting: Counting) -> None:
     with pytest.raises(RefreshError, match=r"cannot be read .*WINDOW_LOGS"):
         counting.stage(logs_at(str(tmp_path / "nowhere"), tmp_path), [window()])
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path, counting: Counting) -> None:
+    os.mkfifo(tmp_path / LIVE)
+    for place in ("/dev/zero", str(tmp_path / LIVE)):
+        with pytest.raises(RefreshError, match="is no ordinary file"):
+            counting.stage(logs_at(place, tmp_path), [window()])
 
 
 def test_gzip_that_is_cut_off_loads_nothing(folder: Path, logs: TrackingLogs, counting: Counting) -> None:

@@ -22,7 +22,7 @@ from refresh_assets.windows.window import Window
 _FORMAT = 1
 MOST_BYTES = 200_000_000
 MOST_WINDOWS = 1000
-"""Windows remembered of a file, the newest."""
+"""Windows remembered of a file, the newest. Only those within its span of time: in the others it holds nothing."""
 
 
 class Catalogue:
@@ -40,7 +40,7 @@ class Catalogue:
         first, last = (datetime.fromisoformat(entry[name]) if entry[name] else None for name in ("first", "last"))
         tallies = {}
         for window in windows:
-            if first is None or last is None or window.until <= first or last < window.since:
+            if not _meets(window, first, last):
                 continue
             if str(window) not in entry["asked"]:
                 return None
@@ -57,7 +57,8 @@ class Catalogue:
             return
         old = self._entries.get(file.name)
         before = old if old is not None and old["version"] == file.version else {"asked": [], "tallies": {}}
-        asked = sorted({*before["asked"], *map(str, windows)})[-MOST_WINDOWS:]
+        met = (str(window) for window in windows if _meets(window, facts.first, facts.last))
+        asked = sorted({*before["asked"], *met})[-MOST_WINDOWS:]
         tallies = before["tallies"] | {
             str(window): list(asdict(tally).values()) for window, tally in facts.tallies.items()
         }
@@ -93,3 +94,8 @@ class Catalogue:
                 if found["format"] == _FORMAT and isinstance(found["files"], dict):
                     return dict(found["files"])
         return {}
+
+
+def _meets(window: Window, first: datetime | None, last: datetime | None) -> bool:
+    """Tell whether a window meets a file's span of time; a file without any event has none."""
+    return first is not None and last is not None and window.since <= last and first < window.until

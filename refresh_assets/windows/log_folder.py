@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, ClassVar, Protocol
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.windows.source_settings import LogSettings
@@ -33,7 +33,9 @@ class LogFile:
 
 
 class LogFolder(Protocol):
-    """Log files, each to be listed and opened."""
+    """Log files, each to be listed and opened; `remote` ones are dear to read."""
+
+    remote: ClassVar[bool]
 
     def files(self) -> list[LogFile]:
         """Return the files, by name. Raises RefreshError."""
@@ -48,13 +50,14 @@ class LogFolder(Protocol):
 class LocalFolder:
     """A folder of this machine or a mounted share, or one file of it."""
 
+    remote: ClassVar[bool] = False
     settings: LogSettings
 
     def files(self) -> list[LogFile]:
         path = self.settings.base.path("")
         try:
             if not self.settings.base.is_folder:
-                return [_described(path.name, path.stat())]
+                return [_described(path.name, _file_status(path))]
             with os.scandir(path) as entries:
                 wanted = [entry for entry in entries if fnmatchcase(entry.name, self.settings.pattern)]
             found = [_described(entry.name, status) for entry in wanted if (status := _status(entry)) is not None]
@@ -87,6 +90,13 @@ class LocalFolder:
 def _cannot_read(path: Path, error: OSError) -> RefreshError:
     reason = error.strerror or type(error).__name__
     return RefreshError(f"{path} cannot be read ({reason}); WINDOW_LOGS says where the log files are")
+
+
+def _file_status(path: Path) -> os.stat_result:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise RefreshError(f"{path} is no ordinary file; WINDOW_LOGS names a folder of log files, or one file")
+    return status
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from zlib import crc32
 
+from refresh_assets.windows.log_rows import Rows
 from refresh_assets.windows.tracking_event import BrokenLineError, Event, read_event
 from refresh_assets.windows.window import Window
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=timezone.utc)
 """An event before this, or more than a day ahead of our clock, has a wrong clock behind it: its line is broken."""
 AHEAD = timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BOM = b"\xef\xbb\xbf"
 Chunk = tuple[int, list[bytes]]
 """Some lines, and the offset in bytes at which the first of them begins."""
@@ -27,6 +27,10 @@ class Tally:
     events: int = 0
     sum: int = 0
     broken: int = 0
+
+    def add(self, line_sum: int) -> None:
+        self.events += 1
+        self.sum += line_sum
 
 
 @dataclass
@@ -63,14 +67,14 @@ class Spans:
 class Scan:
     """Reads one file.
 
-    `write` gets the rows of the wanted events as COPY takes them: window (from 1), course, kind, learner, time in
-    microseconds since 1970, CRC-32 of the line. A broken line is counted in the window of the event before it, at the
-    file's beginning in that of the first event.
+    `write` gets the `rows` of the wanted events, where such are to be made. A broken line is counted in the window of
+    the event before it, at the file's beginning in that of the first event.
     """
 
-    def __init__(self, name: str, spans: Spans, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, name: str, spans: Spans, rows: Rows | None = None, write: Callable[[str], object] = len) -> None:
         self._name = name
         self._spans = spans
+        self._rows = rows
         self._write = write
         self._latest = datetime.now(timezone.utc) + AHEAD
         self._tallies = [Tally() for _ in spans.windows]
@@ -84,9 +88,9 @@ class Scan:
         for start, lines in chunks:
             if start == 0 and lines[0].startswith(_BOM):
                 lines[0] = lines[0][len(_BOM) :]
-            rows = self._rows(start, lines)
-            if rows and self._write is not None:
-                self._write("".join(rows))
+            made = self._take(start, lines)
+            if made:
+                self._write("".join(made))
         facts.tallies = {
             window: tally
             for window, tally in zip(self._spans.windows, self._tallies, strict=True)
@@ -94,12 +98,12 @@ class Scan:
         }
         return facts
 
-    def _rows(self, start: int, lines: list[bytes]) -> list[str]:
+    def _take(self, start: int, lines: list[bytes]) -> list[str]:
         """Take some lines in and return the rows of the wanted events among them.
 
         This is where the time goes: once around for each line of the log.
         """
-        rows: list[str] = []
+        made: list[str] = []
         facts, index_of, current = self._facts, self._spans.index, self._current
         first, last = facts.first or self._latest, facts.last or EARLIEST
         for place, line in enumerate(lines):
@@ -123,10 +127,10 @@ class Scan:
                 self._enter(index)
                 current = index
             if index >= 0:
-                rows.append(self._row(index, event, crc32(text)))
+                made.append(self._wanted(index, event, crc32(text)))
         if current is not None:
             facts.first, facts.last = first, last
-        return rows
+        return made
 
     def _event(self, text: bytes) -> Event:
         event = read_event(text)
@@ -134,21 +138,10 @@ class Scan:
             raise BrokenLineError("its time is before 2000 or ahead of the clock")
         return event
 
-    def _row(self, index: int, event: Event, line_sum: int) -> str:
-        """Tally an event and return its row as COPY takes it."""
-        tally = self._tallies[index]
-        tally.events += 1
-        tally.sum += line_sum
-        at, course, kind, learner = event
-        since = at - _EPOCH
-        micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-        if "\\" in course:
-            course = course.replace("\\", "\\\\")
-        if learner is None:
-            learner = "\\N"
-        elif "\\" in learner:
-            learner = learner.replace("\\", "\\\\")
-        return f"{index + 1}\t{course}\t{kind}\t{learner}\t{micros}\t{line_sum}\n"
+    def _wanted(self, index: int, event: Event, line_sum: int) -> str:
+        """Tally an event of a wanted window and return its row, where rows are wanted."""
+        self._tallies[index].add(line_sum)
+        return self._rows.of(index, event, line_sum) if self._rows is not None else ""
 
     def _is_no_event(self, text: bytes) -> bool:
         if not text:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from html.parser import HTMLParser
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
@@ -21,6 +21,9 @@ from refresh_assets.windows.log_folder import MOST_FILES, LogFile
 from refresh_assets.windows.source_settings import LogSettings
 
 MAX_LIST_BYTES = 20_000_000
+LIST_SECONDS = 60.0
+TAGS_SECONDS = 60.0
+"""For the tags of all files; those that did not come in time are read whole."""
 _PAUSE = 0.5
 
 
@@ -63,6 +66,7 @@ class _Spool:
 class LogServer:
     """A folder that a web server lists (as nginx, Apache and Python's own server do), or one file."""
 
+    remote: ClassVar[bool] = True
     settings: LogSettings
 
     def files(self) -> list[LogFile]:
@@ -70,7 +74,8 @@ class LogServer:
         if not self.settings.base.is_folder:
             return self._described([""])
         page = Memory(self.settings.base.address(""), MAX_LIST_BYTES)
-        self._source.fetch("", page, self._deadline(), fresh=True)
+        # The database, in whose transaction this is, does not wait for ever.
+        self._source.fetch("", page, Deadline.after(min(LIST_SECONDS, self.settings.http_timeout)), fresh=True)
         links = _Links()
         links.feed(page.body.decode("utf-8", "replace"))
         names = sorted({name for link in links.found if (name := self._name(link)) is not None})
@@ -89,16 +94,14 @@ class LogServer:
         folder = self.settings.home / "windows"
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as spool:
-            self._source.fetch(file.name, _Spool(spool, self.settings.max_bytes), self._deadline(), fresh=True)
+            deadline = Deadline.after(self.settings.http_timeout)
+            self._source.fetch(file.name, _Spool(spool, self.settings.max_bytes), deadline, fresh=True)
             spool.seek(0)
             yield spool
 
     @property
     def _source(self) -> HttpSource:
         return HttpSource(self.settings.base, _PAUSE)
-
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self.settings.http_timeout)
 
     def _name(self, link: str) -> str | None:
         """Return the name of the wanted file that a link leads to, or None."""
@@ -107,8 +110,9 @@ class LogServer:
             address = urlsplit(urljoin(folder, link))
             path, _, name = address.path.rpartition("/")
             same = (address.scheme, address.netloc, path + "/") == (*urlsplit(folder)[:2], urlsplit(folder).path)
-            if same and fnmatchcase(unquote(name), self.settings.pattern):
-                return unquote(name)
+            name = unquote(name)
+            if same and "/" not in name and fnmatchcase(name, self.settings.pattern):
+                return name
         return None
 
     def _described(self, names: list[str]) -> list[LogFile]:
@@ -123,7 +127,10 @@ class LogServer:
             contextlib.suppress(httpx.HTTPError, httpx.InvalidURL, OSError, ValueError),
             httpx.Client(auth=auth, timeout=CONNECT_SECONDS) as client,
         ):
+            deadline = Deadline.after(TAGS_SECONDS)
             for name in names:
+                if not deadline.remaining:
+                    break
                 answer = client.head(base.address(name))
                 tag = answer.headers.get("ETag", "")
                 if answer.is_success and tag.startswith('"') and len(tag) > len('""'):

@@ -10,6 +10,9 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.windows.window import Window
 
+REPEATED = "some lines stand there more than once; each counts once"
+"""The note of a log that repeats itself: then a window is seen with more events than its rows count."""
+
 
 @dataclass(frozen=True)
 class Seen:

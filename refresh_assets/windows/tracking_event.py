@@ -19,11 +19,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
 _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d{1,12}))?(?:([Zz])|([+-]\d\d):?(\d\d)?)?", re.ASCII
 )
-# As Python's own `isoformat` writes it, and so Open edX: 2026-03-02T04:15:00.000000+00:00.
+# As Python's own `isoformat` writes it, and so Open edX: 2026-03-02T04:15:00.000000+00:00. What else `fromisoformat`
+# takes is another thing in each version of Python.
 _USUAL = 32
+_MARKS = "--T::."
 _SIGN = 26
-# Not so in 2026-W10-1, which only some versions of Python read.
-_DASH = 7
 _MOST_USERS = 1 << 63
 
 
@@ -69,7 +69,7 @@ def read_event(line: bytes) -> Event:
 
 def _moment(text: str) -> datetime:
     try:
-        if len(text) == _USUAL and text[_SIGN] == "+" and text[_DASH] == "-":
+        if len(text) == _USUAL and text[4:20:3] == _MARKS and text[_SIGN] == "+":
             return datetime.fromisoformat(text)
         return _other_moment(text)
     except (ValueError, OverflowError):

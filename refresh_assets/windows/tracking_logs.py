@@ -12,14 +12,14 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.windows.log_catalogue import Catalogue
 from refresh_assets.windows.log_folder import LocalFolder, LogFile, LogFolder
 from refresh_assets.windows.log_lines import DamagedFileError, blocks, lines
+from refresh_assets.windows.log_rows import Rows
 from refresh_assets.windows.log_scan import FileFacts, Scan, Spans, Tally
-from refresh_assets.windows.source import BrokenLinesError, LineCounts, Seen, Staged
+from refresh_assets.windows.source import REPEATED, BrokenLinesError, LineCounts, Seen, Staged
 from refresh_assets.windows.source_settings import LogSettings
 from refresh_assets.windows.window import Window
 
 ROUNDS = 3
 """How often the files are read, at most, until none took another's name meanwhile."""
-REPEATED = "some lines stand there more than once; each counts once"
 _SQL = queries("refresh_assets.windows", "sql/log.sql")
 
 
@@ -61,30 +61,39 @@ class TrackingLogs:
 
         Raises BrokenLinesError, and RefreshError where a file cannot be read to its end.
         """
+        copied = 0
 
         def one_round(files: _Round) -> list[FileFacts]:
+            nonlocal copied
             conn.execute(_SQL["drop"])
             conn.execute(_SQL["create"])
-            with conn.cursor().copy(_SQL["copy"]) as copy:
-                return [files.skipped(file) or files.scan(file, copy.write, progress) for file in files.listed]
+            rows, cursor = Rows(), conn.cursor()
+            with cursor.copy(_SQL["copy"]) as copy:
+                facts = [files.skipped(file) or files.scan(file, rows, copy.write, progress) for file in files.listed]
+            copied = cursor.rowcount - rows.defined
+            return facts
 
         facts = self._rounds(windows, one_round)
         tallies, unplaced = _added_up(facts), sum(each.unplaced for each in facts)
         self._check_broken(windows, tallies, unplaced, next((each.place for each in facts if each.place), ""))
         conn.execute(_SQL["memory"])
-        repeated = conn.execute(_SQL["repeated"]).fetchone() == (True,)
         bounds = {"since": [w.since for w in windows], "until": [w.until for w in windows]}
-        events = _SQL["distinct_lines" if repeated else "all_lines"]
-        conn.execute(_SQL["fill"].format(events=events), bounds)
+        conn.execute(_SQL["fill"], bounds)
+        repeated = conn.execute(_SQL["counted"]).fetchone() != (copied,)
         conn.execute(_SQL["drop"])
         counts = LineCounts(*(sum(getattr(each, name) for each in facts) for name in ("blank", "comment", "broken")))
         seen = {window: _seen(window, tallies[window]) for window in windows}
         return Staged(seen, counts, (REPEATED,) if repeated else ())
 
     def look(self, windows: Sequence[Window]) -> Mapping[Window, Seen]:
-        """Tell what the files hold of the windows; files known not to have changed are not read again."""
+        """Tell what the files hold of the windows; files known not to have changed are not read again.
+
+        Of a server that does not tell which files have changed all would be fetched: then no window is told of.
+        """
 
         def one_round(files: _Round) -> list[FileFacts]:
+            if files.dear:
+                return []
             return [files.known(file) or files.scan(file) for file in files.listed]
 
         tallies = _added_up(self._rounds(windows, one_round))
@@ -120,7 +129,7 @@ class TrackingLogs:
             # How many there are, and of how many, would tell how many events the window has.
             raise BrokenLinesError(
                 f"more than the share {share:g} of the lines of {_listed(bad)} cannot be read as events; one of them: "
-                f"{place}; nothing of this was loaded: mend the file, or raise WINDOW_BROKEN_SHARE",
+                f"{place}; not loaded: mend the file, or raise WINDOW_BROKEN_SHARE",
                 bad,
             )
 
@@ -137,6 +146,7 @@ class _Round:
         self._bytes = 0
         self._gone = False
         self.listed = folder.files()
+        self.dear = folder.remote and any(file.version is None for file in self.listed)
         self._names = {file.name for file in self.listed}
 
     def known(self, file: LogFile) -> FileFacts | None:
@@ -150,14 +160,15 @@ class _Round:
     def scan(
         self,
         file: LogFile,
-        write: Callable[[str], object] | None = None,
+        rows: Rows | None = None,
+        write: Callable[[str], object] = len,
         progress: Callable[[int], None] = lambda _bytes: None,
     ) -> FileFacts:
         """Read a file to its end. Raises RefreshError where it is damaged; one that is gone shows at the end."""
         try:
             with self._folder.open(file) as opened:
                 texts = self._counted(blocks(opened), progress)
-                facts = Scan(file.name, self._spans, write).read(lines(self._whole(file, texts)))
+                facts = Scan(file.name, self._spans, rows, write).read(lines(self._whole(file, texts)))
         except FileNotFoundError:
             # An error would break off the COPY, and with it the transaction that the next round needs.
             self._gone = True
