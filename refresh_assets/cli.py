@@ -8,6 +8,7 @@ import sys
 import click
 
 from refresh_assets.commands.check import check
+from refresh_assets.commands.daemon import daemon
 from refresh_assets.commands.run import run
 from refresh_assets.commands.status import status
 from refresh_assets.commands.up import up
@@ -24,7 +25,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (up, run, check, status, windows):
+for command in (up, run, check, status, daemon, windows):
     main.add_command(command)
 
 

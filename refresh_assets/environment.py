@@ -102,6 +102,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("REFRESH_ALERT_INTERVAL", "seconds between two looks of the sensor `failure_mail`, from 1 to 600", "15"),
     Setting(
+        "REFRESH_STOP_TIMEOUT",
+        "seconds that a stopping daemon waits for the refreshes that it started; then it names them and leaves them",
+        "60",
+    ),
+    Setting(
         "WINDOW_SOURCE",
         "event log that `activity_metrics` counts: `moodle` (a table), `openedx` (tracking log files) or `sample` "
         "(generated events); while it is unset, nothing is counted",

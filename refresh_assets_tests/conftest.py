@@ -8,5 +8,6 @@ pytest_plugins = [
     "refresh_assets_tests.shop",
     "refresh_assets_tests.watchtower",
     "refresh_assets_tests.night_watch",
+    "refresh_assets_tests.relay",
     "refresh_assets_tests.windows_fixtures",
 ]

@@ -66,12 +66,17 @@ load_from:
   - python_module: {module_name: refresh_assets.definitions, location_name: refresh_assets}
   - python_file: {relative_path: elsewhere.py, location_name: elsewhere}
 """
+QUICK = """
+run_retries: {enabled: true}
+run_coordinator: {module: dagster, class: QueuedRunCoordinator, config: {dequeue_interval_seconds: 1}}
+"""
 SHORTENED = {
     "REFRESH_ALERT_INTERVAL": "1",
     "REFRESH_HEARTBEAT": "0.5",
-    "REFRESH_STUCK_AFTER": "20",
+    "REFRESH_STUCK_AFTER": "30",
     "REFRESH_HTTP_TIMEOUT": "3",
     "DAGSTER_DISABLE_TELEMETRY": "yes",
+    "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1",
 }
 
 
@@ -89,6 +94,10 @@ class NightWatch:
     """A run that waits in the queue for ever."""
     hanging: str = ""
     """A run that never ends, and may take three seconds."""
+    doomed: str = ""
+    """A run that never ends, whose process is to be killed."""
+    orphan: str = ""
+    """A run that never ends, whose process and code server are to be killed."""
     _daemon: subprocess.Popen[bytes] | None = None
     _mail: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -138,11 +147,16 @@ class NightWatch:
         assert out.count(" refresh: ") == len(tables), (out, err)
         return out
 
+    def failed(self, run_id: str) -> None:
+        """Return when a run has failed, however long it waited for its turn."""
+        failed = f"SELECT FROM dagster.runs WHERE run_id = '{run_id}' AND status = 'FAILURE'"
+        self.wait(lambda: self.shop.rows(failed), 240)
+
     def pid_of(self, run_id: str) -> int:
         """Return the process that executes a run, as soon as there is one."""
         query = f"SELECT pid FROM refresh_alerts.run_heartbeat WHERE run_id = '{run_id}' AND pid IS NOT NULL"
         self.wait(lambda: self.shop.rows("SELECT to_regclass('refresh_alerts.run_heartbeat')") != [(None,)])
-        return int(self.wait(lambda: self.shop.rows(query))[0][0])
+        return int(self.wait(lambda: self.shop.rows(query), 240)[0][0])
 
     # Mail
 
@@ -211,7 +225,10 @@ def night(postgres_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFact
                 watch.stuck = watch.enqueue("elsewhere", "endless", tags={"never": "now"})
                 watch.hanging = watch.enqueue("elsewhere", "endless", tags={"dagster/max_runtime": "3"})
                 watch.enqueue("elsewhere", "flaky", tags={"dagster/max_retries": "1"})
+                watch.doomed, watch.orphan = (watch.enqueue("elsewhere", "endless") for _run in range(2))
                 watch.refresh("datasets", "dataset_rights")
+                for run_id in (watch.doomed, watch.orphan):
+                    watch.pid_of(run_id)
                 yield watch
             finally:
                 watch.kill()
@@ -230,7 +247,7 @@ def _shorten(home: Path) -> None:
     ):
         assert before in configuration
         configuration = configuration.replace(before, after)
-    (home / "dagster.yaml").write_text(f"{configuration}\nrun_retries: {{enabled: true}}\n")
+    (home / "dagster.yaml").write_text(configuration + QUICK)
     (home / "workspace.yaml").write_text(WORKSPACE)
     (home / "elsewhere.py").write_text(textwrap.dedent(ELSEWHERE))
 

@@ -18,10 +18,11 @@ MINUTE = 60.0
 def test_a_step_that_raises(night: NightWatch) -> None:
     night.shop.publish(dataset_rows(41), promised=40)
     run_id = night.enqueue("refresh_assets", "weekly_refresh")
+    night.failed(run_id)
+    night.shop.publish(dataset_rows(40))
     caught = night.mail("datasets failed: staged 41 rows; the manifest says 40", MINUTE)
     assert f"/runs/{run_id}" in caught.text()
     assert "still holds the load of" in caught.text()
-    night.shop.publish(dataset_rows(40))
     night.refresh("datasets")
     night.mail("datasets recovered", MINUTE)
 
@@ -51,9 +52,8 @@ def test_a_refused_shrink(night: NightWatch) -> None:
 
 
 def test_a_run_whose_process_is_killed(night: NightWatch) -> None:
-    run_id = night.enqueue("elsewhere", "endless")
-    kill_process(night.pid_of(run_id))
-    night.mail("endless failed", 2 * MINUTE, f"/runs/{run_id}")
+    kill_process(night.pid_of(night.doomed))
+    night.mail("endless failed", 2 * MINUTE, f"/runs/{night.doomed}")
 
 
 def test_a_run_of_the_command_line_whose_process_is_killed(night: NightWatch) -> None:
@@ -103,41 +103,42 @@ def test_a_table_that_is_not_verified_for_too_long_because_its_schedule_was_stop
     assert "the schedule weekly_refresh_schedule is stopped (in the UI)" in caught.text()
 
 
-def test_a_host_that_goes_down_in_the_middle_of_a_run(night: NightWatch) -> None:
-    run_id = night.enqueue("elsewhere", "endless")
-    night.pid_of(run_id)
-    night.kill()
-    night.start()
-    night.mail("endless failed", 5 * MINUTE, f"/runs/{run_id}")
-
-
 def test_a_run_whose_process_and_code_server_are_killed(night: NightWatch) -> None:
-    run_id = night.enqueue("elsewhere", "endless")
-    pid = night.pid_of(run_id)
+    pid = night.pid_of(night.orphan)
     server = psutil.Process(pid).parent()
     assert server is not None
     server.kill()
     kill_process(pid)
-    caught = night.mail("endless failed", 5 * MINUTE, f"/runs/{run_id}")
+    caught = night.mail("endless failed", 5 * MINUTE, f"/runs/{night.orphan}")
     assert f"The process of this run is gone: pid {pid}" in caught.text()
 
 
-def test_a_mail_server_that_is_down_for_hours_while_the_daemon_is_restarted(night: NightWatch) -> None:
+@pytest.fixture(scope="module")
+def reboot(night: NightWatch) -> str:
+    """Let the host go down in the middle of a run while the mail server is away, and come back; return the run."""
+    owed = "SELECT count(*) FROM refresh_alerts.alert_outbox WHERE sent_at IS NULL AND about = 'datasets' AND attempts"
+    due = "UPDATE refresh_alerts.alert_outbox SET next_attempt_at = clock_timestamp()"
     night.stop_mail()
+    run_id = night.enqueue("elsewhere", "endless")
     night.refresh("datasets", LEARN_BASE="file:///nowhere")
-    attempted = (
-        "SELECT count(*) FROM refresh_alerts.alert_outbox WHERE sent_at IS NULL AND attempts > 0 AND about = 'datasets'"
-    )
-    night.wait(lambda: night.shop.rows(attempted) == [(1,)])
+    night.wait(lambda: night.shop.rows(f"{owed} > 0") == [(1,)])
+    night.pid_of(run_id)
     night.kill()
     night.start()
     # The hours in which it is tried again and again.
-    tried = "SELECT count(*) FROM refresh_alerts.alert_outbox WHERE sent_at IS NULL AND attempts > 1"
-    night.shop.admin.execute("UPDATE refresh_alerts.alert_outbox SET next_attempt_at = clock_timestamp()")
-    night.wait(lambda: night.shop.rows(tried) == [(1,)])
+    night.shop.admin.execute(due)
+    night.wait(lambda: night.shop.rows(f"{owed} > 1") == [(1,)])
     night.serve_mail()
-    night.shop.admin.execute("UPDATE refresh_alerts.alert_outbox SET next_attempt_at = clock_timestamp()")
+    night.shop.admin.execute(due)
+    return run_id
+
+
+def test_a_mail_server_that_is_down_for_hours_while_the_daemon_is_restarted(night: NightWatch, reboot: str) -> None:
     night.mail("/nowhere/learn/data/manifest.json does not exist", MINUTE)
+
+
+def test_a_host_that_goes_down_in_the_middle_of_a_run(night: NightWatch, reboot: str) -> None:
+    night.mail("endless failed", 5 * MINUTE, f"/runs/{reboot}")
 
 
 def test_nothing_was_told_twice(night: NightWatch) -> None:

@@ -21,6 +21,7 @@ WINGS = {
     "postgres": set(),
     "published": {"postgres"},
     "alerts": {"postgres", "published"},
+    "daemon": {"postgres", "alerts"},
     "local": {"postgres", "windows"},
     "windows": {"postgres", "published", "alerts"},
     "defs": set(),

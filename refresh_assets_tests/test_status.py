@@ -40,7 +40,7 @@ def test_the_command_tells_loads_ages_owed_mail_and_the_daemon_without_a_daemon(
     assert (rights["table"], rights["rows"]) == ("dataset_rights", 5)
     assert datasets["limit_seconds"] == 8 * 86400
     assert found["mail"] == {"configured": False, "owed": 0, "oldest_at": None, "last_error": None}
-    assert found["daemon"] == {"heartbeat_at": None}
+    assert found["daemon"] == {"heartbeat_at": None, "leader": None, "standbys": [], "last_tick": None}
     assert found["sensor"] == {"looked_at": None}
     code, out, _err = tower.shop.run("status", DAGSTER_HOME=None)
     assert code == 0

@@ -20,8 +20,8 @@ from refresh_assets.local.logs import KEPT, BoundedLog
 from refresh_assets.local.only_one import Holder, holder_of, only_one, tell
 from refresh_assets.local.processes import MARK, end, is_alive, mark_of, marked
 from refresh_assets.local.progress import progress
-from refresh_assets.local.stopping import Stopping
 from refresh_assets.ports import first_free, is_free
+from refresh_assets.stopping import Stopping
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import psycopg
 from sqlalchemy.engine import make_url
@@ -16,14 +18,17 @@ LOCK_SECONDS = 10
 STATEMENT_SECONDS = 30
 
 
-def connect_storage(env: Env = os.environ, application_name: str = "refresh-assets alerts") -> Connection:
-    """Open a connection in autocommit mode with time-outs for its statements.
+def connect_storage(
+    env: Env = os.environ, application_name: str = "refresh-assets alerts", options: Mapping[str, Any] | None = None
+) -> Connection:
+    """Open a connection in autocommit mode with time-outs for its statements; `options` are further keywords of libpq.
 
     It leads where DAGSTER_POSTGRES_URL says, else where the PG* settings say. Raises SettingsError, and RefreshError
     where the server cannot be reached.
     """
     url = env.get("DAGSTER_POSTGRES_URL", "").strip()
-    conn = _connect_by_url(url, application_name) if url else connect(read_postgres(env), application_name)
+    more = options or {}
+    conn = _connect_by_url(url, application_name, more) if url else connect(read_postgres(env), application_name, more)
     try:
         limit(conn, lock_seconds=LOCK_SECONDS, statement_seconds=STATEMENT_SECONDS, session=True)
     except BaseException:
@@ -32,7 +37,7 @@ def connect_storage(env: Env = os.environ, application_name: str = "refresh-asse
     return conn
 
 
-def _connect_by_url(text: str, application_name: str) -> Connection:
+def _connect_by_url(text: str, application_name: str, more: Mapping[str, Any]) -> Connection:
     """Connect by keywords: a URL would stand in the errors, with its password."""
     try:
         url = make_url(text)
@@ -42,7 +47,7 @@ def _connect_by_url(text: str, application_name: str) -> Connection:
     # Several hosts may be given as a repeated option.
     query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
     named = {"host": url.host, "port": port, "user": url.username, "password": url.password, "dbname": url.database}
-    keywords = {**query, **{name: value for name, value in named.items() if value is not None}}
+    keywords = {**query, **{name: value for name, value in named.items() if value is not None}, **more}
     try:
         return connect_with(keywords, application_name, f"{url.database!r} that DAGSTER_POSTGRES_URL names")
     except psycopg.ProgrammingError:

@@ -18,12 +18,14 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     """Tell how tables, owed mail and the daemon stand; exit 1 if something is overdue."""
     quiet()
     from refresh_assets.alerts.standing import standing
+    from refresh_assets.daemon.standing import daemons
     from refresh_assets.published.run import House
     from refresh_assets.secrets import masked
     from refresh_assets.windows.overdue import windows_part
 
     try:
         found = standing(House.load().repository)
+        running = daemons(found.now)
         windows = windows_part(found.now)
         found = replace(found, parts=[windows] if windows else [])
     except Exception as error:
@@ -32,6 +34,11 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
             click.echo(json.dumps({"wrong": [text]}))
             sys.exit(1)
         raise click.ClickException(text) from error
-    for line in [json.dumps(found.as_json())] if as_json else found.lines():
-        click.echo(line)
-    sys.exit(1 if found.wrong else 0)
+    wrong = [*found.wrong, *running.wrong]
+    if as_json:
+        told = found.as_json()
+        click.echo(json.dumps({**told, "daemon": {**told["daemon"], **running.as_json()}, "wrong": wrong}))
+    else:
+        for line in (*found.lines(), *running.lines()):
+            click.echo(line)
+    sys.exit(1 if wrong else 0)

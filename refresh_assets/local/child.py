@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -45,10 +46,9 @@ def _webserver(workspace: str, port: str) -> None:
 
 
 def _daemon(workspace: str) -> None:
-    from dagster._daemon.cli import main as serve
-
-    sys.argv = ["dagster-daemon", "run", "-w", workspace]
-    serve()
+    """Become `refresh-assets daemon`, so that a laptop runs what a server does."""
+    sys.argv = ["refresh-assets", "daemon", "-w", workspace]
+    runpy.run_module("refresh_assets.cli", run_name="__main__")
 
 
 def _default_handlers() -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from refresh_assets.local.stopping import Stopping
+    from refresh_assets.stopping import Stopping
 
 
 @dataclass(frozen=True)

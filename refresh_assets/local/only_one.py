@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from refresh_assets.errors import RefreshError
 from refresh_assets.local.processes import is_alive
 from refresh_assets.local.progress import progress
-from refresh_assets.local.stopping import parent_to_follow
+from refresh_assets.stopping import parent_to_follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,8 +22,8 @@ from refresh_assets.local.only_one import only_one, tell
 from refresh_assets.local.processes import MARK, end, mark_of, marked
 from refresh_assets.local.progress import progress
 from refresh_assets.local.serve import Serving
-from refresh_assets.local.stopping import Stopping
 from refresh_assets.settings import read_home
+from refresh_assets.stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,8 +20,8 @@ IDLE_SECONDS = 300
 _LIMITS = queries("refresh_assets.postgres", "session.sql")
 
 
-def connect(settings: PostgresSettings, application_name: str) -> Connection:
-    """Open a connection in autocommit mode, UTF-8, READ COMMITTED.
+def connect(settings: PostgresSettings, application_name: str, options: Mapping[str, Any] | None = None) -> Connection:
+    """Open a connection in autocommit mode, UTF-8, READ COMMITTED; `options` are further keywords of libpq.
 
     Raises RefreshError with the server's words where none can be had.
     """
@@ -31,6 +31,7 @@ def connect(settings: PostgresSettings, application_name: str) -> Connection:
         "user": settings.user,
         "dbname": settings.database,
         "password": settings.password,
+        **(options or {}),
     }
     return connect_with(keywords, application_name, f"{settings.database!r} at {settings.host}:{settings.port}")
 

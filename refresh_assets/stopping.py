@@ -1,4 +1,4 @@
-"""The wish of a person or the system that `up` ends."""
+"""The wish of a person or the system that a long-running command ends."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""One leader among many hosts: the lease, the guard that keeps it, and what the leader runs."""
