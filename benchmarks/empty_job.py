@@ -24,7 +24,8 @@ def main() -> None:
     from dagster._core.definitions.job_base import InMemoryJob
     from dagster._core.execution.api import execute_run
 
-    from refresh_assets.published.run import House, storage
+    from refresh_assets.published.run import House
+    from refresh_assets.recorded import storage
     from refresh_assets.settings import read_settings
 
     @dg.op

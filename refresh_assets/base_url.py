@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
@@ -13,7 +14,12 @@ DATA_PATH = "learn/data"
 
 @dataclass(frozen=True)
 class BaseUrl:
-    """An http, https or file address below which `learn/data/` is published; `url` never holds a password."""
+    """An http, https or file address below which `learn/data/` is published; `url` never holds a password.
+
+    `setting` is the environment variable that names it, for errors.
+    """
+
+    setting: ClassVar[str] = "LEARN_BASE"
 
     url: str
     username: str | None = field(default=None, repr=False)

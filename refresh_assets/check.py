@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from refresh_assets.alerts.outbox import SCHEMA as OUTBOX_SCHEMA
@@ -25,6 +26,10 @@ from refresh_assets.published.files import publisher_of
 from refresh_assets.published.history import TABLES as OWN_TABLES
 from refresh_assets.secrets import mask, masked
 from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
+from refresh_assets.windows.settings import read_windows, windows_wanted
+from refresh_assets.windows.sources import read_source
+from refresh_assets.windows.state import TABLES as WINDOW_TABLES
+from refresh_assets.windows.window import Window
 
 OLDEST_SERVER = 130000
 NO_MAIL = "not configured: nobody will be told of failures"
@@ -57,6 +62,8 @@ def findings(
         if env.get("DAGSTER_POSTGRES_URL", "").strip():
             yield _tried("storage", lambda: _other_storage(env), env)
         yield _tried("publisher", lambda: _publisher(settings, files), env)
+        if windows_wanted(env):
+            yield _tried("event log", lambda: _event_log(env), env)
     yield _mail_finding(env, send=send_mail)
 
 
@@ -135,6 +142,8 @@ def _database(settings: Settings, files: Mapping[str, str], env: Mapping[str, st
 
 def _lacking(conn: Connection, schema: str, tables: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
     needed = {**dict.fromkeys(tables, CHANGE), **OWN_TABLES}
+    if windows_wanted(env):
+        needed |= dict.fromkeys(WINDOW_TABLES, CHANGE)
     yield from lacking_rights(conn, schema, needed)
     if not env.get("DAGSTER_POSTGRES_URL", "").strip():
         yield from _lacking_in_storage(conn)
@@ -156,6 +165,18 @@ def _other_storage(env: Mapping[str, str]) -> str:
         if lacking:
             raise RefreshError(f"role {user!r} lacks " + ", ".join(lacking))
         return f"Dagster's storage is in database {database}, schema {schema}"
+
+
+def _event_log(env: Mapping[str, str]) -> str:
+    """Return which event log is counted, after a look at its last window. Raises RefreshError."""
+    from refresh_assets.cron import CronTicks
+
+    windows = read_windows(env)
+    source = read_source(env)
+    grid = CronTicks(windows.cron, windows.timezone, windows.start)
+    now = datetime.now(timezone.utc)
+    source.look([Window(grid.last(now), grid.next(now + timedelta(seconds=1)))])
+    return f"{source.name}, in windows of {windows.cron!r} in {windows.timezone}"
 
 
 def _publisher(settings: Settings, files: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from refresh_assets.commands.history import diff, history, reload_file
 from refresh_assets.commands.run import run
 from refresh_assets.commands.status import status
 from refresh_assets.commands.up import up
+from refresh_assets.commands.windows import windows
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,7 +26,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (up, run, check, status, daemon, history, diff, reload_file):
+for command in (up, run, check, status, daemon, history, diff, reload_file, windows):
     main.add_command(command)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from refresh_assets import defs as declared
+from refresh_assets.alerts.collect_trouble import lasting
 from refresh_assets.alerts.executor import in_process_with_heartbeat
 from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
@@ -19,6 +20,8 @@ from refresh_assets.published.openlineage import lineage_to_elsewhere
 from refresh_assets.published.presented import presented
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
 from refresh_assets.settings import read_base, read_source_url, read_timezone
+from refresh_assets.windows.definitions import windows_defs
+from refresh_assets.windows.overdue import overdue_windows
 
 
 def build_defs(**overrides: Any) -> dg.Definitions:
@@ -33,12 +36,12 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
-        sensors=[failure_mail(usable_interval())],
+        sensors=[failure_mail(usable_interval(), [lasting("window", overdue_windows)])],
         resources={**resources, **overrides},
         executor=in_process_with_heartbeat,
     )
     whole = presented(dg.Definitions.merge(own, declared_tables()), usable_limits().max_age, read_source_url())
-    return dg.Definitions.merge(whole, lineage_to_elsewhere())
+    return dg.Definitions.merge(whole, windows_defs(), lineage_to_elsewhere())
 
 
 def declarations() -> list[Table]:

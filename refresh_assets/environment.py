@@ -116,4 +116,45 @@ SETTINGS: tuple[Setting, ...] = (
         "address of an OpenLineage endpoint that lineage is sent to; needs the extra `openlineage`",
     ),
     Setting("OPENLINEAGE_API_KEY", "key for that endpoint", secret=True),
+    Setting(
+        "WINDOW_SOURCE",
+        "event log that `activity_metrics` counts: `moodle` (a table), `openedx` (tracking log files) or `sample` "
+        "(generated events); while it is unset, nothing is counted",
+    ),
+    Setting(
+        "WINDOW_MOODLE_TABLE",
+        "table in the layout of Moodle's standard log, with or without its schema",
+        "mdl_logstore_standard_log",
+    ),
+    Setting(
+        "WINDOW_MOODLE_GUESTS", "comma-separated ids of accounts that many people share, which are no learners", "1"
+    ),
+    Setting("WINDOW_PGHOST", "host of the Postgres server with that table, where it is another one than PGHOST's"),
+    Setting("WINDOW_PGPORT", "its port; without it 5432"),
+    Setting("WINDOW_PGUSER", "role to connect as for that table; without it PGUSER, on another host required"),
+    Setting("WINDOW_PGDATABASE", "database with that table; without it PGDATABASE, on another host required"),
+    Setting("WINDOW_PGPASSWORD", "password of that role; or use a password file", secret=True),
+    Setting("WINDOW_PGPASSFILE", "password file in libpq's format for that role"),
+    Setting(
+        "WINDOW_LOGS",
+        "folder of tracking log files, or one file: an absolute path, or an http, https or file URL, that of a folder "
+        "with a slash at its end. A user and password in it are sent as HTTP basic authentication and shown nowhere",
+    ),
+    Setting("WINDOW_LOG_FILES", "pattern of the names of that folder's files that are read", "tracking.log*"),
+    Setting("WINDOW_BROKEN_SHARE", "share of broken lines, from 0 to 1, above which a window is not loaded", "0.05"),
+    Setting(
+        "WINDOW_CRON",
+        "cron expression of the windows' schedule; a window lasts from one tick to the next",
+        "15 4 * * 1-5",
+    ),
+    Setting("WINDOW_TIMEZONE", "time zone of that cron, as an IANA name; without it REFRESH_TIMEZONE"),
+    Setting("WINDOW_START", "date from which windows may be loaded", "2024-01-01"),
+    Setting("WINDOW_BOOTSTRAP_DAYS", "days before now that the very first run covers", "7"),
+    Setting("WINDOW_LATE_DAYS", "days after its end for which a loaded window is watched for late events", "7"),
+    Setting(
+        "WINDOW_MAX_DELAY",
+        "seconds after the end of a window within which it must be loaded before a person is told",
+        "7200",
+    ),
+    Setting("WINDOW_MIN_CELL", "learners below which the numbers of a row are hidden", "5"),
 )

@@ -25,6 +25,27 @@ def words(error: SerializableErrorInfo) -> str:
     return text if colon and kind.endswith(error.cls_name or "\n") else error.message.strip()
 
 
+def failed_checks(events: Iterable[dg.DagsterEvent]) -> list[str]:
+    """Return what each failed check of a run says, but for those whose failure is the table's."""
+    return [
+        f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}: {evaluation.description}"
+        for evaluation in evaluations(events)
+        if not evaluation.passed and not evaluation.blocking
+    ]
+
+
+def tracebacks(events: Iterable[dg.DagsterEvent]) -> list[str]:
+    """Return where each failed step, or else the run, failed: the traceback of the error that a person can mend."""
+    events = list(events)
+    errors = [event.step_failure_data.error for event in events if event.is_step_failure]
+    if not errors:
+        failures = [event for event in events if event.event_type == dg.DagsterEventType.RUN_FAILURE]
+        errors = [event.job_failure_data.error for event in failures]
+    found = [innermost(error) for error in errors if error is not None]
+    # What a check says needs no traceback through Dagster, and what was only interrupted none at all.
+    return [error.to_string() for error in found if not (error.cls_name or "").startswith("Dagster")]
+
+
 def evaluations(events: Iterable[dg.DagsterEvent]) -> Iterable[AssetCheckEvaluation]:
     for event in events:
         if event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:

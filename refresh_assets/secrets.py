@@ -17,9 +17,11 @@ from refresh_assets.settings import default_password_file
 
 MASK = "***"
 
-_PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD", "OPENLINEAGE_API_KEY")
-_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE", "ALERT_PING_URL", "DAGSTER_UI_URL", "OPENLINEAGE_URL")
-_USERS = ("PGUSER", "SMTP_USER")
+_PASSWORDS = ("PGPASSWORD", "SMTP_PASSWORD", "OPENLINEAGE_API_KEY", "WINDOW_PGPASSWORD")
+_URLS = ("DAGSTER_POSTGRES_URL", "LEARN_BASE", "ALERT_PING_URL", "DAGSTER_UI_URL", "OPENLINEAGE_URL", "WINDOW_LOGS")
+# In the order in which they stand in a line of a password file.
+_SERVER = ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER")
+_USERS = ("PGUSER", "SMTP_USER", "WINDOW_PGUSER")
 # `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
 _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
 _SLASHED_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):(?!\d+(?:[/?#\s]|$))[^\s@"<>]*@""")
@@ -176,6 +178,9 @@ def _passwords(env: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
         yield from _url_passwords(env.get(name, ""))
     yield from _capability(env.get("ALERT_PING_URL", ""))
     yield from ((password, None) for password in _file_passwords(env))
+    log = {name: env.get(f"WINDOW_{name}") or env.get(name, "") for name in _SERVER}
+    if env.get("WINDOW_PGPASSFILE"):
+        yield from ((password, None) for password in _file_passwords({**log, "PGPASSFILE": env["WINDOW_PGPASSFILE"]}))
 
 
 def _url_passwords(url: str) -> Iterator[tuple[str, str | None]]:
@@ -204,7 +209,7 @@ def _capability(url: str) -> Iterator[tuple[str, None]]:
 
 def _file_passwords(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the passwords of the password file's lines that may be meant for the server of the PG* settings."""
-    wanted = [env.get(name) for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER")]
+    wanted = [env.get(name) for name in _SERVER]
     for line in _kept_in(env.get("PGPASSFILE") or _default_file(env)):
         fields = [re.sub(r"\\(.)", r"\1", x) for x in re.findall(r"((?:\\.|[^:\\])*)(?::|$)", line)]
         if line.startswith("#") or len(fields) <= len(wanted) or not fields[len(wanted)]:

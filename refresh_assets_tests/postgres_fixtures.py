@@ -55,14 +55,15 @@ def database(postgres_server: embedded.EmbeddedServer) -> Iterator[dict[str, str
 def new_database(postgres_server: embedded.EmbeddedServer, template: str = "template1") -> Iterator[dict[str, str]]:
     """Create such a database, or a copy of another one, and drop it at the end."""
     name = f"test_{os.getpid()}_{uuid.uuid4().hex[:12]}"
-    server = _server(postgres_server)
+    server = server_settings(postgres_server)
     create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
     _administer(server, create)
     yield {**server, "PGDATABASE": name}
     _administer(server, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _server(embedded_server: embedded.EmbeddedServer) -> dict[str, str]:
+def server_settings(embedded_server: embedded.EmbeddedServer) -> dict[str, str]:
+    """Return PGHOST, PGPORT, PGUSER and PGPASSWORD of the server that the tests' databases are on."""
     other = conninfo_to_dict(os.environ.get("REFRESH_TEST_SERVER", ""))
     if other:
         return {f"PG{name.upper()}": str(other[name]) for name in ("host", "port", "user", "password")}

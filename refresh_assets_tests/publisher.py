@@ -70,6 +70,7 @@ class PublishingServer:
     def __init__(self, scheme: str, port: int) -> None:
         self.base = f"{scheme}://127.0.0.1:{port}"
         self.files: dict[str, bytes] = {}
+        self.tags = True
         self.requests: list[Request] = []
         self.stopping = threading.Event()
         self._listed: dict[str, Any] = {}
@@ -156,6 +157,17 @@ class _Handler(BaseHTTPRequestHandler):
             answer = Answer(status=404) if answer.status == 200 else answer
         with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
             self._send(answer, body, script.stopping)
+
+    def do_HEAD(self) -> None:
+        """Answer with an entity tag of what is published, a strong one unless `tags` is off."""
+        script: PublishingServer = self.server.script  # type: ignore[attr-defined]
+        body = script.files.get(self.path)
+        script.requests.append(Request(f"HEAD {self.path}", {}))
+        self.send_response(200 if body is not None else 404)
+        if body is not None:
+            self.send_header("ETag", f'{"" if script.tags else "W/"}"{hashlib.sha256(body).hexdigest()}"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _send(self, answer: Answer, body: bytes, stopping: threading.Event) -> None:
         if answer.raw is not None:

@@ -13,6 +13,8 @@ from refresh_assets.environment import SETTINGS, Setting
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.checks import FILE_CHECKS, TABLE_CHECKS
 from refresh_assets.published.table_report import TableReport
+from refresh_assets.windows.checks import CHECKS as WINDOW_CHECKS
+from refresh_assets.windows.report import up_to_date
 from refresh_assets_tests.documents import DOCS, ROOT, bare, tables
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
@@ -60,7 +62,9 @@ def test_every_command_is_documented_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", list(main.commands))
 def test_every_option_of_a_command_is_documented_and_no_other(name: str) -> None:
-    options = [option for option in main.commands[name].params if isinstance(option, click.Option)]
+    command = main.commands[name]
+    commands = command.commands.values() if isinstance(command, click.Group) else [command]
+    options = [option for command in commands for option in command.params if isinstance(option, click.Option)]
     documented = [bare(row["option"]) for table in tables(section(name)) for row in table if "option" in row]
     assert documented == [option.opts[0] for option in options]
 
@@ -73,6 +77,8 @@ def test_every_command_says_how_it_exits(name: str) -> None:
 def test_every_key_of_the_json_output_is_documented() -> None:
     keys = TableReport("datasets", "loaded").as_json()
     assert [key for key in keys if f"`{key}`" not in section("run")] == []
+    keys = up_to_date().as_json()
+    assert [key for key in keys if f"`{key}`" not in section("windows")] == []
 
 
 def test_every_target_of_the_makefile_is_documented() -> None:
@@ -88,6 +94,8 @@ def test_every_check_is_documented() -> None:
         *(("<name>_csv", check.name) for check in FILE_CHECKS),
         *(("<name>_table", check.name) for check in TABLE_CHECKS),
     ]
+    rows = next(table for table in tables(text_of("windows.md")) if "check" in table[0])
+    assert [(bare(row["check"]), row["meaning"]) for row in rows] == [(x.name, x.description) for x in WINDOW_CHECKS]
 
 
 def test_every_column_of_the_history_is_documented() -> None:

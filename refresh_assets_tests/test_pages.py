@@ -50,7 +50,9 @@ def images(tmp_path: Path) -> Path:
 def test_the_graph_shows_every_asset_with_its_checks(page: Browser, images: Path) -> None:
     page.resize(1600, 800)
     names = ("publisher", "manifest", "datasets_csv", "datasets_table", "dataset_rights_csv", "dataset_rights_table")
-    text = page.open("/asset-groups", *names, "2 / 2 Passed", "7 / 7 Passed", "Materialize all (5)")
+    page.open("/asset-groups", "published", "windows", "Materialize all (6)")
+    group = "/locations/refresh_assets/asset-groups/published/lineage"
+    text = page.open(group, *names, "2 / 2 Passed", "7 / 7 Passed", "Materialize all (5)")
     assert text.count("2 / 2 Passed") == 2
     assert text.count("7 / 7 Passed") == 2
     page.photograph(images / "graph.png")
@@ -143,7 +145,7 @@ def test_every_check_passed_and_says_what_it_found(page: Browser, images: Path) 
 
 def test_the_runs_of_the_command_line_are_there_as_any_other(page: Browser) -> None:
     page.resize(1600, 1400)
-    page.open("/runs", "refresh/started_by: command line", "weekly_refresh", "Success")
+    page.open(f"{JOB}/runs", "command line", "weekly_refresh", "Success")
     page.follow("/runs/")
     page.wait_for("5 assets", "18 checks", "Succeeded (5)", "datasets: input changed: loaded 31 rows", "RUN_SUCCESS")
 
@@ -154,6 +156,28 @@ def test_the_job_and_its_schedule_say_what_they_do(page: Browser) -> None:
         "/locations/refresh_assets/schedules/weekly_refresh_schedule",
         "Refreshes every published table, Mondays at 04:17, time zone UTC (setting REFRESH_TIMEZONE)",
         "At 04:17 AM UTC, only on Monday (17 4 * * 1)",
+    )
+    assert page.is_on("Running")
+
+
+def test_every_window_of_the_sample_is_there_with_its_checks_and_lineage(page: Browser) -> None:
+    page.resize(1600, 1400)
+    page.open("/assets/activity_metrics?view=partitions", "Failed (0)", "Missing (0)", "Partitions Selected")
+    names = ("counts_agree", "late_events", "no_gap", "rows_unique", "suppression")
+    page.open("/assets/activity_metrics?view=checks", "Checks (5)", *(f"{name} {name} Succeeded" for name in names))
+    page.open("/assets/activity_metrics?view=lineage", "event_log", "5 / 5 Passed", "100% filled")
+    page.open(
+        "/assets/activity_metrics?view=events",
+        "outcome loaded window 20",
+        "dagster/table_name etl.activity_metrics source generated sample (no real events)",
+    )
+
+
+def test_the_schedule_of_the_windows_is_on(page: Browser) -> None:
+    page.open(
+        "/locations/refresh_assets/schedules/activity_metrics_schedule",
+        "At 04:15 AM UTC, Monday through Friday (15 4 * * 1-5)",
+        "Execution timezone UTC",
     )
     assert page.is_on("Running")
 

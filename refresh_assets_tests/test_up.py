@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UP = """
 import sys
 from refresh_assets.local.up import up
-sys.exit(up(port=int(sys.argv[1]), echo=lambda line: print(line, flush=True), first_refresh=sys.argv[2:]))
+sys.exit(up(port=int(sys.argv[1]), echo=lambda line: print(line, flush=True), first_refreshes=[sys.argv[2:]]))
 """
 QUICK = (sys.executable, "-c", "print('refreshed')")
 ENDLESS = (sys.executable, "-c", "import signal; print('begun', flush=True); signal.pause()")

@@ -56,14 +56,16 @@ def tell(event_key: str, kind: str, facts: Facts, env: Env = os.environ) -> str 
     return "; ".join([problem, *refused]) if refused else None
 
 
-def could_not_begin(tables: Sequence[str], reason: str, env: Env = os.environ) -> str | None:
+def could_not_begin(
+    tables: Sequence[str], reason: str, env: Env = os.environ, command: str = "refresh-assets run"
+) -> str | None:
     """Tell of a refresh that failed before there was a run; return None, or why mail that is configured could not be.
 
     The outside watcher is told as well.
     """
     facts = Facts(
         about=listed(tables),
-        what="`refresh-assets run` could not begin; nothing was changed.",
+        what=f"`{command}` could not begin; nothing was changed.",
         reason=reason,
         since=datetime.now(timezone.utc),
         advice="Mend what the reason says; `refresh-assets check` looks at settings, database, publisher and mail.",

@@ -30,6 +30,16 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
+class Part:
+    """How another part of the product stands: a line for people, what monitoring gets by its name, what is wrong."""
+
+    name: str
+    line: str
+    told: dict[str, Any]
+    wrong: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Status:
     """How things stood at `now`; all instants are aware.
 
@@ -46,6 +56,7 @@ class Status:
     looked_at: datetime | None
     daemon_beat_at: datetime | None
     timezone: str
+    parts: Sequence[Part] = ()
 
     @property
     def wrong(self) -> list[str]:
@@ -59,6 +70,7 @@ class Status:
         if self.mail and (self.looked_at is None or self.now - self.looked_at > LOOK_WITHIN):
             when = f"last looked {self._since(self.looked_at)} ago" if self.looked_at else "never looked"
             found.append(f"nobody is told of failures: the sensor failure_mail {when}; does the daemon run, is it on?")
+        found += [text for part in self.parts for text in part.wrong]
         return [*found, *(f"setting: {problem}" for problem in self.problems)]
 
     def _wrong_tables(self) -> Iterator[str]:
@@ -76,6 +88,7 @@ class Status:
         """Yield what a person reads."""
         for row in self.tables:
             yield f"{'FAILED' if self._is_wrong(row) else 'ok':<6} {row.age.table}: {self._table(row)}"
+        yield from (part.line for part in self.parts)
         yield f"{'ok' if self.mail else '--':<6} mail: {self._mail()}"
         beat = self.daemon_beat_at
         alive = "no heartbeat of a daemon" if beat is None else f"the daemon's last heartbeat was {self._ago(beat)}"
@@ -106,6 +119,7 @@ class Status:
             },
             "daemon": {"heartbeat_at": _written(self.daemon_beat_at)},
             "sensor": {"looked_at": _written(self.looked_at)},
+            **{part.name: part.told for part in self.parts},
             "wrong": self.wrong,
         }
 

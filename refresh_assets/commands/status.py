@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import NoReturn
 
 import click
@@ -20,10 +21,13 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     from refresh_assets.daemon.standing import daemons
     from refresh_assets.published.run import House
     from refresh_assets.secrets import masked
+    from refresh_assets.windows.overdue import windows_part
 
     try:
         found = standing(House.load().repository)
         running = daemons(found.now)
+        windows = windows_part(found.now)
+        found = replace(found, parts=[windows] if windows else [])
     except Exception as error:
         text = masked(error)
         if as_json:

@@ -16,6 +16,7 @@ from refresh_assets.postgres.binaries import bundled
 from refresh_assets.postgres.cluster import ROLE
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import has_postgres_settings, read_settings
+from refresh_assets.windows.sample import sample_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,13 +70,17 @@ def check_settings(env: Mapping[str, str]) -> None:
 def open_database(env: Mapping[str, str], home: Path) -> Database:
     """Return the team's database, or the embedded server's, started where it does not run. Raises RefreshError.
 
-    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other.
+    The bundled files are the source only of an embedded server, and only where LEARN_BASE names no other; so is the
+    generated event log, where WINDOW_SOURCE names no other.
     """
     if is_yours(env):
         return Database(dict(env), None)
     server = embedded.start(home)
-    base = {} if env.get("LEARN_BASE", "").strip() else {"LEARN_BASE": published_files().as_uri()}
-    return Database({**without_postgres(env), **base, **server.environment()}, server)
+    bundled_sources = {"LEARN_BASE": published_files().as_uri()}
+    if not env.get("WINDOW_SOURCE", "").strip():
+        bundled_sources |= sample_settings(home)
+    unset = {name: value for name, value in bundled_sources.items() if not env.get(name, "").strip()}
+    return Database({**without_postgres(env), **unset, **server.environment()}, server)
 
 
 def published_files() -> Path:

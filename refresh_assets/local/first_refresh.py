@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from refresh_assets.local.house import House
 
 FIRST_REFRESH = (sys.executable, "-m", "refresh_assets.cli", "run")
+FIRST_WINDOWS = (sys.executable, "-m", "refresh_assets.cli", "windows", "run")
+FIRST_REFRESHES = (FIRST_REFRESH, FIRST_WINDOWS)
 # The longest that a run may take, as in dagster.yaml.
 LONGEST = 21_600.0
 PATIENCE = 15.0
@@ -29,13 +31,15 @@ def refresh_once(house: House, env: Mapping[str, str], command: Sequence[str] = 
 
     A failure is told and does not stop `up`: the UI shows it.
     """
+    if command == FIRST_WINDOWS and not env.get("WINDOW_SOURCE", "").strip():
+        return
     log = BoundedLog(house.logs / "refresh.log")
     process = spawn(list(command), env, stdout=PIPE, stderr=PIPE)
     copying = [log.copy(process.stderr)] if process.stderr else []
     if process.stdout is not None:
         copying.append(_pass_on(process.stdout, house.echo))
     deadline = time.monotonic() + LONGEST
-    with progress(house.echo, "refreshing the tables"):
+    with progress(house.echo, "loading the windows" if command == FIRST_WINDOWS else "refreshing the tables"):
         while process.poll() is None and time.monotonic() < deadline:
             if house.stopping.wait(0.1):
                 break

@@ -14,7 +14,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.local.children import child_command, close, spawn
 from refresh_assets.local.database import Database, check_settings, is_yours, open_database
-from refresh_assets.local.first_refresh import FIRST_REFRESH, refresh_once
+from refresh_assets.local.first_refresh import FIRST_REFRESHES, refresh_once
 from refresh_assets.local.house import House
 from refresh_assets.local.keeper import DONE
 from refresh_assets.local.mailbox import Mailbox, mailbox
@@ -29,9 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 LEFTOVER_SECONDS = 15.0
+# What another shell needs for the commands.
+EXPORTED = (
+    *("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "REFRESH_HOME"),
+    *("WINDOW_SOURCE", "WINDOW_START", "WINDOW_BOOTSTRAP_DAYS"),
+)
 
 
-def up(*, port: int | None, echo: Callable[[str], None], first_refresh: Sequence[str] = FIRST_REFRESH) -> int:
+def up(
+    *, port: int | None, echo: Callable[[str], None], first_refreshes: Sequence[Sequence[str]] = FIRST_REFRESHES
+) -> int:
     """Serve until a signal asks to stop; return the exit code: 0 after such a stop, 1 when anything failed.
 
     `port` is where a place for the UI is looked for first (default 3000); a taken one gives way to the next free.
@@ -44,7 +51,7 @@ def up(*, port: int | None, echo: Callable[[str], None], first_refresh: Sequence
             check_settings(house.given)
             with only_one(house):
                 _end_leftovers(house)
-                _run(house, port, first_refresh)
+                _run(house, port, first_refreshes)
             house.echo("stopped; nothing is left running")
     except RefreshError as error:
         with contextlib.suppress(OSError):
@@ -63,12 +70,13 @@ def _lasting(echo: Callable[[str], None]) -> Callable[[str], None]:
     return lasting
 
 
-def _run(house: House, port: int | None, first_refresh: Sequence[str]) -> None:
+def _run(house: House, port: int | None, first_refreshes: Sequence[Sequence[str]]) -> None:
     with _kept(house) as keeper, _database(house) as database:
         caught = mailbox(house.home, house.given)
         env = _environment(house, database, caught)
-        if not house.stopping.requested:
-            refresh_once(house, env, first_refresh)
+        for command in first_refreshes:
+            if not house.stopping.requested:
+                refresh_once(house, env, command)
         if not house.stopping.requested:
             _serve(house, Serving(house, env, port, caught), database, keeper, caught)
 
@@ -160,6 +168,5 @@ def _settings(house: House, database: Database) -> list[str]:
     if database.server is None:
         return []
     env = {**database.environment, "REFRESH_HOME": str(house.home)}
-    names = ("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "REFRESH_HOME")
-    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in names if name in env)
+    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in EXPORTED if name in env)
     return ["For the commands in another shell:", f"export {exports}", ""]

@@ -41,7 +41,7 @@ class FileSource:
                     if not deadline.remaining:
                         raise deadline.missed(str(path), sink.size)
         except FileNotFoundError:
-            raise FetchError(f"{path} does not exist; LEARN_BASE says where the published files are") from None
+            raise FetchError(f"{path} does not exist; {self.base.setting} says where the published files are") from None
         except PermissionError:
             raise FetchError(f"{path} may not be read by this account") from None
         except OSError as error:

@@ -13,9 +13,9 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _MEANING = {
     206: "a part of the file that nobody asked for",
     304: "not modified, which nobody asked for",
-    401: "a user and password are needed, or these are wrong; LEARN_BASE may carry them",
+    401: "a user and password are needed, or these are wrong; {setting} may carry them",
     403: "this account may not read it",
-    404: "not published there; LEARN_BASE says where the published files are",
+    404: "not published there; {setting} says where the published files are",
     407: "the proxy wants a login; HTTP_PROXY or HTTPS_PROXY may carry it",
     410: "no longer published there",
 }
@@ -33,13 +33,16 @@ class Transient(Exception):  # noqa: N818
         self.retry_after = retry_after
 
 
-def check_status(answer: httpx.Response, redirected_to: str | None) -> None:
-    """Return where the whole file follows. Raises Transient or Refused for every other status."""
+def check_status(answer: httpx.Response, redirected_to: str | None, setting: str) -> None:
+    """Return where the whole file follows; raises Transient or Refused for every other status.
+
+    `setting` is the environment variable that names the address.
+    """
     status = answer.status_code
     if status == HTTPStatus.OK:
         return
     text = f"the server answered {status}"
-    meaning = _MEANING.get(status) or answer.reason_phrase
+    meaning = _MEANING.get(status, "").format(setting=setting) or answer.reason_phrase
     if meaning:
         text += f" ({meaning[:100]})"
     if redirected_to is not None:

@@ -128,7 +128,7 @@ class _Transfer:
                 if answer.has_redirect_location:
                     url = self._next(url, answer.headers["Location"])
                     continue
-                check_status(answer, url if url != self.address else None)
+                check_status(answer, url if url != self.address else None, self.source.base.setting)
                 await self._receive(answer)
                 return
             finally:

@@ -1,45 +1,25 @@
-"""One refresh in this very process, recorded in Dagster's storage like any run. Upper floor: imports dagster."""
+"""One refresh of tables in this very process, recorded like any run. Upper floor: imports dagster."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dagster as dg
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.errors import DagsterExecutionInterruptedError
-from dagster._core.execution.api import execute_run
-from dagster._core.remote_origin import (
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from typing_extensions import Self
 
 from refresh_assets.definitions import build_defs, declared_tables
 from refresh_assets.errors import RefreshError
-from refresh_assets.instance import prepare_home
 from refresh_assets.published.assets import MANIFEST
 from refresh_assets.published.choice import Wish
-from refresh_assets.published.report import failed_checks, report_of, tracebacks
+from refresh_assets.published.report import report_of
 from refresh_assets.published.schedules import JOB
 from refresh_assets.published.table_report import TableReport
+from refresh_assets.reasons import failed_checks, tracebacks
+from refresh_assets.recorded import recording
 from refresh_assets.settings import Settings
 
 TABLE_SUFFIX = "_table"
-MODULE = "refresh_assets.definitions"
-LOCATION = "refresh_assets"
-REPOSITORY = "__repository__"
-STARTED_BY_TAG = "refresh/started_by"
-STORAGE_STATEMENT_MILLISECONDS = 60_000
 
 
 @dataclass(frozen=True)
@@ -87,20 +67,6 @@ class Refreshed(NamedTuple):
     tracebacks: list[str]
 
 
-@contextlib.contextmanager
-def storage(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Open Dagster's storage as DAGSTER_HOME configures it, or the project's configuration in a folder of `home`.
-
-    Raises RefreshError where it cannot be reached.
-    """
-    if not os.environ.get("DAGSTER_HOME", "").strip():
-        os.environ["DAGSTER_HOME"] = str(prepare_home(home))
-    with dg.DagsterInstance.get() as instance:
-        # What keeps connections open in the webserver spares a run a new one for every event that it stores.
-        instance.optimize_for_webserver(STORAGE_STATEMENT_MILLISECONDS, pool_recycle=3600, max_overflow=5)
-        yield instance
-
-
 def refresh(
     house: House, settings: Settings, tables: Sequence[str], *, accept_shrink: bool, wish: Wish | None = None
 ) -> Refreshed:
@@ -109,20 +75,14 @@ def refresh(
     Raises RefreshError where Dagster's storage cannot be reached.
     """
     job = house.repository.get_job(JOB)
-    with _Signals() as signals, storage(settings.home) as instance:
-        run = instance.create_run_for_job(
+    with recording(settings.home) as recorder:
+        run_id, events = recorder.run(
             job,
             run_config=_run_config(tables, accept_shrink=accept_shrink, wish=wish),
-            asset_selection=_selection(tables, wish),
-            tags={STARTED_BY_TAG: "command line", **({"refresh/reload": _named(wish)} if wish else {})},
-            remote_job_origin=_origin(),
+            selection=_selection(tables, wish),
+            tags={"refresh/reload": _named(wish)} if wish else {},
         )
-        with contextlib.suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-            execute_run(InMemoryJob(job), run, instance)
-        signals.ignore()
-        records = instance.all_logs(run.run_id)
-        events = [record.dagster_event for record in records if record.dagster_event is not None]
-        reports = [report_of(table, run.run_id, events) for table in tables]
+        reports = [report_of(table, run_id, events) for table in tables]
         return Refreshed(reports, failed_checks(events), tracebacks(events))
 
 
@@ -133,8 +93,6 @@ def _selection(tables: Sequence[str], wish: Wish | None) -> frozenset[dg.AssetKe
 
 
 def _run_config(tables: Sequence[str], *, accept_shrink: bool, wish: Wish | None) -> dict[str, Any]:
-    # Standard error is for people: what the UI shows in full is not repeated there, and tracebacks come at the end.
-    config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     ops: dict[str, Any] = {}
     for table in tables:
         if accept_shrink:
@@ -142,39 +100,8 @@ def _run_config(tables: Sequence[str], *, accept_shrink: bool, wish: Wish | None
         if wish:
             file = {"sha256": wish.sha256} if wish.sha256 else {"published": wish.published}
             ops[f"{table}_csv"] = {"config": file}
-    return {**config, "ops": ops} if ops else config
+    return {"ops": ops} if ops else {}
 
 
 def _named(wish: Wish) -> str:
     return wish.sha256 or "published"
-
-
-def _origin() -> RemoteJobOrigin:
-    """Return the origin that a run started from the UI has, so that every sensor sees this run as well."""
-    target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=LOCATION)
-    return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), JOB)
-
-
-class _Signals:
-    """Lets SIGTERM end a run as Ctrl-C does: the transaction is rolled back and the run recorded as failed."""
-
-    def __enter__(self) -> Self:
-        self._before: dict[signal.Signals, Any] = {}
-        self._set(signal.SIGTERM, signal.default_int_handler)
-        return self
-
-    def ignore(self) -> None:
-        """Let nothing end the process any more before it has said what it did."""
-        self._set(signal.SIGTERM, signal.SIG_IGN)
-        self._set(signal.SIGINT, signal.SIG_IGN)
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _set(self, number: signal.Signals, handler: Any) -> None:
-        if threading.current_thread() is threading.main_thread():
-            before = signal.signal(number, handler)
-            # None: not set from Python, and not to be set again by it.
-            self._before.setdefault(number, signal.SIG_DFL if before is None else before)

@@ -1,0 +1,1 @@
+"""Refresh by time windows: metrics of an event log, one window a partition."""

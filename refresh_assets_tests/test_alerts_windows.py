@@ -1,0 +1,111 @@
+"""What the failure sensor tells of windows that are due and not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from refresh_assets.alerts.collect_trouble import lasting
+from refresh_assets.cron import CronTicks
+from refresh_assets.postgres.connect import connect
+from refresh_assets.settings import read_postgres
+from refresh_assets.windows.due import Plan
+from refresh_assets.windows.load import Loading, Result, load
+from refresh_assets.windows.overdue import Part, overdue_windows, windows_part
+from refresh_assets.windows.window import Window
+from refresh_assets_tests.watchtower import Watchtower
+from refresh_assets_tests.windows_fixtures import START, TableOfEvents
+
+HOUR = timedelta(hours=1)
+NOW = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+
+
+class Nights:
+    """A watchtower over windows of an hour each, which must be loaded half an hour after their end."""
+
+    def __init__(self, tower: Watchtower) -> None:
+        self.tower = tower
+        tower.shop.admin.execute("CREATE TABLE log (id bigserial, happened_at timestamptz, course text, learner text)")
+
+    def load(self, *ages: int) -> None:
+        """Load the windows that ended so many hours before this one began."""
+        plan = Plan("etl", CronTicks("0 * * * *", "UTC", START), timedelta(days=1), timedelta(days=1))
+        with connect(read_postgres(), "test windows") as conn:
+            for _done in load(conn, Loading(plan, TableOfEvents(), 5), [window(age) for age in ages], Result()):
+                pass
+
+    def subjects(self) -> list[str]:
+        return [str(caught.mail["Subject"]) for caught in self.told()]
+
+    def told(self) -> list[Any]:
+        before = len(self.tower.mailserver.mails)
+        self.tower.look([lasting("window", overdue_windows)])
+        return self.tower.mailserver.mails[before:]
+
+
+def window(age: int) -> Window:
+    return Window(NOW - (age + 1) * HOUR, NOW - age * HOUR)
+
+
+@pytest.fixture
+def nights(tower: Watchtower, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
+    settings = {"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 * * * *", "WINDOW_MAX_DELAY": "5400"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return Nights(tower)
+
+
+def test_a_window_that_is_due_and_not_loaded(nights: Nights) -> None:
+    nights.load(4, 3)
+    (caught,) = nights.told()
+    assert str(caught.mail["Subject"]).startswith(f"[refresh] activity_metrics is overdue: not loaded: {window(2)}")
+    assert "loaded without a gap up to" in caught.text()
+    assert "refresh-assets windows run" in caught.text()
+    assert str(window(0)) not in caught.text()
+    assert nights.subjects() == []
+    nights.load(2, 1, 0)
+    (subject,) = nights.subjects()
+    assert subject.startswith("[refresh] activity_metrics recovered")
+    assert nights.subjects() == []
+
+
+def test_windows_that_follow_each_other_share_a_mail_and_others_get_their_own(nights: Nights) -> None:
+    nights.load(9, 6, 3, 2, 1, 0)
+    first, second = nights.told()
+    assert [str(window(age)) in first.text() for age in (8, 7, 5, 4)] == [True, True, False, False]
+    assert [str(window(age)) in second.text() for age in (8, 7, 5, 4)] == [False, False, True, True]
+    assert nights.subjects() == []
+
+
+def test_windows_within_their_limit_are_not_told_of(nights: Nights) -> None:
+    nights.load(4, 3, 2, 1)
+    assert nights.subjects() == []
+
+
+def test_windows_that_were_never_loaded_are_told_of_once(nights: Nights) -> None:
+    (caught,) = nights.told()
+    assert "never loaded" in caught.text()
+    assert nights.subjects() == []
+
+
+def test_status_tells_how_windows_stand_and_what_is_overdue(nights: Nights) -> None:
+    nights.load(9, 4)
+    found = windows_part(datetime.now(timezone.utc))
+    assert isinstance(found, Part)
+    assert found.line.startswith("FAILED activity_metrics: loaded without a gap up to")
+    assert found.wrong[0].startswith(f"activity_metrics is overdue: {window(8)}")
+    assert (found.told["overdue"], found.told["limit_seconds"], found.told["stale"]) == (True, 5400, [])
+    nights.load(8, 7, 6, 5, 3, 2, 1, 0)
+    found = windows_part(datetime.now(timezone.utc))
+    assert found is not None
+    assert found.line.startswith("ok     activity_metrics: ")
+    assert (found.wrong, found.told["missing"], found.told["overdue"]) == ([], [], False)
+
+
+def test_without_an_event_log_nothing_is_told_of_windows(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights.load(9)
+    monkeypatch.setenv("WINDOW_SOURCE", "")
+    assert nights.subjects() == []
