@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from refresh_assets.cli import main
-from refresh_assets.published.run import storage
+from refresh_assets.recorded import storage
 from refresh_assets.settings import read_home
 from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
 

@@ -19,7 +19,7 @@ LIBRARY = Path(sys.prefix) / "openlineage"
 LOOK = """
 import dagster as dg
 from refresh_assets.definitions import build_defs
-from refresh_assets.published.run import storage
+from refresh_assets.recorded import storage
 from refresh_assets.settings import read_home
 
 sensor = build_defs().get_repository_def().get_sensor_def("openlineage")
