@@ -23,6 +23,8 @@ from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.rights import CHANGE, lacking_rights, lacking_storage, may_stage
 from refresh_assets.published.files import publisher_of
 from refresh_assets.published.history import TABLES as OWN_TABLES
+from refresh_assets.requests.settings import requests_of
+from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked
 from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
 
@@ -66,6 +68,7 @@ def _settings(env: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
     settings = settings_of(reader)
     usable = not reader.problems
     read_all(reader)
+    requests_of(reader)
     problems = list(reader.problems)
     if usable:
         try:
@@ -136,6 +139,7 @@ def _database(settings: Settings, files: Mapping[str, str], env: Mapping[str, st
 def _lacking(conn: Connection, schema: str, tables: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
     needed = {**dict.fromkeys(tables, CHANGE), **OWN_TABLES}
     yield from lacking_rights(conn, schema, needed)
+    yield from lacking_rights(conn, requests_of(Reader(env)).schema, dict.fromkeys(REQUEST_TABLES, CHANGE))
     if not env.get("DAGSTER_POSTGRES_URL", "").strip():
         yield from _lacking_in_storage(conn)
     if not may_stage(conn):

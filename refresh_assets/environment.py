@@ -116,4 +116,12 @@ SETTINGS: tuple[Setting, ...] = (
         "address of an OpenLineage endpoint that lineage is sent to; needs the extra `openlineage`",
     ),
     Setting("OPENLINEAGE_API_KEY", "key for that endpoint", secret=True),
+    Setting("REFRESH_REQUESTS_SCHEMA", "schema of the table of requests, in PGDATABASE", "refresh_requests"),
+    Setting("REFRESH_REQUEST_INTERVAL", "seconds between two looks of the sensor `requests`", "10"),
+    Setting("REFRESH_REQUEST_ATTEMPTS", "attempts at one request before it counts as failed for good", "5"),
+    Setting(
+        "REFRESH_REQUEST_RETRY",
+        "seconds before the second attempt at a request; each further one waits four times as long, at most an hour",
+        "60",
+    ),
 )

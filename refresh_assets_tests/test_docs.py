@@ -60,7 +60,9 @@ def test_every_command_is_documented_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", list(main.commands))
 def test_every_option_of_a_command_is_documented_and_no_other(name: str) -> None:
-    options = [option for option in main.commands[name].params if isinstance(option, click.Option)]
+    command = main.commands[name]
+    commands = command.commands.values() if isinstance(command, click.Group) else [command]
+    options = [option for command in commands for option in command.params if isinstance(option, click.Option)]
     documented = [bare(row["option"]) for table in tables(section(name)) for row in table if "option" in row]
     assert documented == [option.opts[0] for option in options]
 
