@@ -24,6 +24,8 @@ from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.rights import CHANGE, lacking_rights, lacking_storage, may_stage
 from refresh_assets.published.files import publisher_of
 from refresh_assets.published.history import TABLES as OWN_TABLES
+from refresh_assets.requests.settings import requests_of
+from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked
 from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
 from refresh_assets.windows.settings import read_windows, windows_wanted
@@ -73,6 +75,7 @@ def _settings(env: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
     settings = settings_of(reader)
     usable = not reader.problems
     read_all(reader)
+    requests_of(reader)
     problems = list(reader.problems)
     if usable:
         try:
@@ -145,6 +148,7 @@ def _lacking(conn: Connection, schema: str, tables: Iterable[str], env: Mapping[
     if windows_wanted(env):
         needed |= dict.fromkeys(WINDOW_TABLES, CHANGE)
     yield from lacking_rights(conn, schema, needed)
+    yield from lacking_rights(conn, requests_of(Reader(env)).schema, dict.fromkeys(REQUEST_TABLES, CHANGE))
     if not env.get("DAGSTER_POSTGRES_URL", "").strip():
         yield from _lacking_in_storage(conn)
     if not may_stage(conn):

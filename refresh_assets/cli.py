@@ -10,6 +10,7 @@ import click
 from refresh_assets.commands.check import check
 from refresh_assets.commands.daemon import daemon
 from refresh_assets.commands.history import diff, history, reload_file
+from refresh_assets.commands.request import request
 from refresh_assets.commands.run import run
 from refresh_assets.commands.status import status
 from refresh_assets.commands.up import up
@@ -26,7 +27,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (up, run, check, status, daemon, history, diff, reload_file, windows):
+for command in (up, run, check, status, daemon, history, diff, reload_file, windows, request):
     main.add_command(command)
 
 

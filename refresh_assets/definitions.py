@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 
 from refresh_assets import defs as declared
-from refresh_assets.alerts.collect_trouble import lasting
-from refresh_assets.alerts.executor import in_process_with_heartbeat
+from refresh_assets.alerts.collect_trouble import lasting, once
+from refresh_assets.alerts.executor import alive_executor
 from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
@@ -19,6 +19,12 @@ from refresh_assets.published.io_managers import ManifestIOManager, PublishedFil
 from refresh_assets.published.openlineage import lineage_to_elsewhere
 from refresh_assets.published.presented import presented
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
+from refresh_assets.requestable import kinds_of_requests
+from refresh_assets.requests.fence import fence
+from refresh_assets.requests.runs import kept_alive
+from refresh_assets.requests.sensors import requests_sensor
+from refresh_assets.requests.settings import usable_request_interval
+from refresh_assets.requests.told import failed_requests
 from refresh_assets.settings import read_base, read_source_url, read_timezone
 from refresh_assets.windows.definitions import windows_defs
 from refresh_assets.windows.overdue import overdue_windows
@@ -30,15 +36,18 @@ def build_defs(**overrides: Any) -> dg.Definitions:
     resources: dict[str, Any] = {
         "manifest_io": ManifestIOManager(),
         "published_file_io": PublishedFileIOManager(),
-        "table_io": TableIOManager(),
+        "table_io": TableIOManager(fence),
     }
     own = dg.Definitions(
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
-        sensors=[failure_mail(usable_interval(), [lasting("window", overdue_windows)])],
+        sensors=[
+            failure_mail(usable_interval(), [lasting("window", overdue_windows), once("request", failed_requests)]),
+            requests_sensor(usable_request_interval(), [weekly_refresh], kinds_of_requests),
+        ],
         resources={**resources, **overrides},
-        executor=in_process_with_heartbeat,
+        executor=alive_executor(kept_alive),
     )
     whole = presented(dg.Definitions.merge(own, declared_tables()), usable_limits().max_age, read_source_url())
     return dg.Definitions.merge(whole, windows_defs(), lineage_to_elsewhere())

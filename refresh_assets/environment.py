@@ -157,4 +157,12 @@ SETTINGS: tuple[Setting, ...] = (
         "7200",
     ),
     Setting("WINDOW_MIN_CELL", "learners below which the numbers of a row are hidden", "5"),
+    Setting("REFRESH_REQUESTS_SCHEMA", "schema of the table of requests, in PGDATABASE", "refresh_requests"),
+    Setting("REFRESH_REQUEST_INTERVAL", "seconds between two looks of the sensor `requests`", "10"),
+    Setting("REFRESH_REQUEST_ATTEMPTS", "attempts at one request before it counts as failed for good", "5"),
+    Setting(
+        "REFRESH_REQUEST_RETRY",
+        "seconds before the second attempt at a request; each further one waits four times as long, at most an hour",
+        "60",
+    ),
 )

@@ -12,7 +12,7 @@ TEXT = (DOCS / "alerts.md").read_text(encoding="utf-8")
 ROWS = tables(TEXT)[0]
 PROMISES = Path(__file__).with_name("test_alerts_promises.py")
 # What a row may wait for.
-LATER = {"waits for the windows", "waits for the requests"}
+LATER = {"waits for the windows"}
 
 
 def names_in(*paths: Path) -> set[str]:

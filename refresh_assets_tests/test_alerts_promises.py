@@ -8,6 +8,8 @@ import psutil
 import pytest
 from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
 
+from refresh_assets.requests import client
+from refresh_assets.requests.storage import connect_requests
 from refresh_assets_tests.night_watch import NightWatch, kill_process
 from refresh_assets_tests.shop import RIGHTS_HEADER, csv_text, dataset_rows, rights_rows
 
@@ -49,6 +51,21 @@ def test_a_refused_shrink(night: NightWatch) -> None:
     caught = night.mail("dataset_rights failed: refused to load 1 rows over 5", MINUTE)
     assert "--accept-shrink" in caught.text()
     night.shop.publish_file("dataset_rights.csv", csv_text(rights_rows(5), RIGHTS_HEADER), 5)
+
+
+def test_a_request_that_has_used_up_its_attempts(night: NightWatch) -> None:
+    mails = len(night.mails)
+    with connect_requests(night.env) as conn, conn.transaction():
+        client.schedule_if_not_exists(conn, "nightly", data={"tables": ["datasets"], "sha256": "0" * 64})
+        # All but the last one are over already.
+        conn.execute("UPDATE refresh_requests.scheduled_tasks SET consecutive_failures = 3")
+    caught = night.mail("request nightly failed for good: ", MINUTE)
+    assert "the last of its 4 attempts" in caught.text()
+    assert re.search(r"/runs/\S+", caught.text())
+    night.quiet()
+    assert [x.mail["Subject"] for x in night.mails[mails:] if "nightly" in x.text() or "000000" in x.text()] == [
+        caught.mail["Subject"]
+    ]
 
 
 def test_a_run_whose_process_is_killed(night: NightWatch) -> None:

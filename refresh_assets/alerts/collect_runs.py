@@ -13,6 +13,7 @@ from refresh_assets.alerts.incident import Incident, ended_at
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.naming import about_run, named_run
 from refresh_assets.alerts.outbox import Alert
+from refresh_assets.alerts.owner import is_owned, is_settled
 from refresh_assets.alerts.recovery import recovered
 from refresh_assets.alerts.text import Facts, counted
 from refresh_assets.errors import RefreshError
@@ -61,7 +62,7 @@ def missed_retries(look: Look) -> Iterator[Alert]:
             return
         record = look.instance.get_run_record_by_id(run_id)
         if record is not None and not _was_retried(record.dagster_run):
-            if _is_to_be_retried(record.dagster_run) and abs(look.now - seen_at) < RETRY_WITHIN:
+            if _is_waited_for(record.dagster_run) and abs(look.now - seen_at) < RETRY_WITHIN:
                 continue
             yield from _failure(look, record)
         look.memory.forget(run_id, _WAITS)
@@ -118,7 +119,7 @@ def _of(look: Look, record: RunRecord) -> Iterator[Alert]:
     if run.status == dg.DagsterRunStatus.SUCCESS:
         yield from _failed_checks(look, record)
         yield from recovered(look, run, ended_at(record))
-    elif _is_to_be_retried(run):
+    elif _is_waited_for(run):
         if not _was_retried(run):
             look.memory.see(run.run_id, _WAITS)
     else:
@@ -156,5 +157,10 @@ def _is_to_be_retried(run: dg.DagsterRun) -> bool:
     return run.status == dg.DagsterRunStatus.FAILURE and run.tags.get(WILL_RETRY_TAG) == "true"
 
 
+def _is_waited_for(run: dg.DagsterRun) -> bool:
+    return _is_to_be_retried(run) or is_owned(run.tags)
+
+
 def _was_retried(run: dg.DagsterRun) -> bool:
-    return AUTO_RETRY_RUN_ID_TAG in run.tags
+    """Tell whether a failed run was tried again, or its owner took note of it."""
+    return AUTO_RETRY_RUN_ID_TAG in run.tags or is_settled(run.tags)

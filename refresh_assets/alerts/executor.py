@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from queue import SimpleQueue
 
 import dagster as dg
@@ -30,19 +32,30 @@ NAME = "in_process_with_heartbeat"
 # A refresh that cron starts on the command line is a scheduled one.
 _WATCHED_TAGS = {SCHEDULE_NAME_TAG, STARTED_BY_TAG}
 Warn = Callable[[str], object]
+# What goes on beside the steps of a run, given the time between two heartbeats and how to warn from another thread.
+Companion = Callable[[dg.DagsterInstance, dg.DagsterRun, timedelta, Warn], AbstractContextManager[None]]
 
 
-@dg.executor(name=NAME, config_schema=IN_PROC_CONFIG)
-def in_process_with_heartbeat(context: dg.InitExecutorContext) -> Executor:
-    """Run all steps in one process, which proves by a heartbeat that it is alive."""
-    return AliveExecutor(dg.in_process_executor.executor_creation_fn(context))  # type: ignore[misc, arg-type]
+def alive_executor(*companions: Companion) -> dg.ExecutorDefinition:
+    """Return the executor that runs all steps in one process, which proves by a heartbeat that it is alive."""
+
+    @dg.executor(name=NAME, config_schema=IN_PROC_CONFIG)
+    def in_process(context: dg.InitExecutorContext) -> Executor:
+        inner = dg.in_process_executor.executor_creation_fn(context)  # type: ignore[misc]
+        return AliveExecutor(inner, companions)  # type: ignore[arg-type]
+
+    return in_process
+
+
+in_process_with_heartbeat = alive_executor()
 
 
 class AliveExecutor(Executor):
     """The in-process executor, with what proves to others that it is at work."""
 
-    def __init__(self, inner: InProcessExecutor) -> None:
+    def __init__(self, inner: InProcessExecutor, companions: Sequence[Companion] = ()) -> None:
         self._inner = inner
+        self._companions = companions
 
     @property
     def retries(self) -> RetryMode:
@@ -59,7 +72,11 @@ class AliveExecutor(Executor):
         problems: SimpleQueue[str] = SimpleQueue()
         for problem in alert_problems():
             warn(f"a setting of alerts cannot be used: {problem}")
-        with Heartbeat(run.run_id, usable_limits().beat, problems.put):
+        every = usable_limits().beat
+        with contextlib.ExitStack() as beside:
+            beside.enter_context(Heartbeat(run.run_id, every, problems.put))
+            for companion in self._companions:
+                beside.enter_context(companion(plan_context.instance, run, every, problems.put))
             events = self._inner.execute(plan_context, execution_plan)
             for event in watcher.told(events) if watcher else events:
                 _tell(problems, warn)

@@ -6,28 +6,22 @@ connection itself counts as well: the system closes it when the process ends, an
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any
 
-import psycopg
-
 from refresh_assets.alerts.outbox import create_tables
+from refresh_assets.alerts.pulse import Pulse, name_session
 from refresh_assets.alerts.storage import connect_storage
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.secrets import masked
 from refresh_assets.settings import Env
 
 # With a run's id below the 63 characters that Postgres keeps of an application's name.
 SESSION = "refresh-assets run "
-END_SECONDS = 5.0
 _CREATE = queries("refresh_assets.alerts", "sql/create.sql")
 _HEARTBEAT = queries("refresh_assets.alerts", "sql/heartbeat.sql")
 
@@ -42,61 +36,38 @@ class Silent:
     beat_at: datetime
 
 
-class Heartbeat:
-    """Writes a run's heartbeat from a daemon thread while the with-block runs; what goes wrong is only told."""
+class RunBeat:
+    """What a `Pulse` does for a run: the row is renewed, and removed at the end."""
+
+    what = "the heartbeat of this run"
+
+    def __init__(self, run_id: str, env: Env = os.environ) -> None:
+        self._run_id = run_id
+        self._env = env
+
+    def open(self) -> Connection:
+        """Connect under the run's name."""
+        conn = connect_storage(self._env, SESSION + self._run_id)
+        try:
+            create_heartbeats(conn)
+            name_session(conn, SESSION + self._run_id)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def beat(self, conn: Connection) -> None:
+        conn.execute(_HEARTBEAT["beat"], {"run_id": self._run_id, "host": host_name(), "pid": os.getpid()})
+
+    def end(self, conn: Connection) -> None:
+        conn.execute(_HEARTBEAT["remove"], {"run_id": self._run_id})
+
+
+class Heartbeat(Pulse):
+    """Writes a run's heartbeat while the with-block runs; what goes wrong is only told."""
 
     def __init__(self, run_id: str, every: timedelta, warn: Callable[[str], object], env: Env = os.environ) -> None:
-        self._run_id = run_id
-        self._every = every.total_seconds()
-        self._warn = warn
-        self._env = env
-        self._conn: Connection | None = None
-        self._told = False
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join(END_SECONDS)
-
-    def _work(self) -> None:
-        while True:
-            self._try(self._beat)
-            if self._done.wait(self._every):
-                break
-        self._try(self._remove)
-        self._close()
-
-    def _try(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-            self._told = False
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
-            self._close()
-            if not self._told:
-                self._told = True
-                with contextlib.suppress(Exception):
-                    self._warn(f"the heartbeat of this run could not be written: {masked(error, self._env)}")
-
-    def _beat(self) -> None:
-        if self._conn is None:
-            self._conn = _open(self._run_id, self._env)
-        self._conn.execute(_HEARTBEAT["beat"], {"run_id": self._run_id, "host": host_name(), "pid": os.getpid()})
-
-    def _remove(self) -> None:
-        if self._conn is not None:
-            self._conn.execute(_HEARTBEAT["remove"], {"run_id": self._run_id})
-
-    def _close(self) -> None:
-        conn, self._conn = self._conn, None
-        if conn is not None:
-            with contextlib.suppress(psycopg.Error):
-                conn.close()
+        super().__init__(RunBeat(run_id, env), every, warn, env)
 
 
 def silent_runs(conn: Connection, run_ids: Sequence[str], silent: timedelta, second_look: timedelta) -> list[Silent]:
@@ -135,15 +106,3 @@ def create_heartbeats(conn: Connection) -> None:
 
 def host_name() -> str:
     return socket.gethostname()
-
-
-def _open(run_id: str, env: Env) -> Connection:
-    """Connect under the run's name; the server is told to notice within a minute that our host is gone."""
-    conn = connect_storage(env, SESSION + run_id)
-    try:
-        create_heartbeats(conn)
-        conn.execute(_HEARTBEAT["session"], {"session": SESSION + run_id})
-    except BaseException:
-        conn.close()
-        raise
-    return conn

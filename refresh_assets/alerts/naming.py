@@ -14,6 +14,7 @@ from dagster._core.storage.tags import (
     SENSOR_NAME_TAG,
 )
 
+from refresh_assets.alerts.owner import OWNER_TAG
 from refresh_assets.alerts.text import counted, listed
 
 STARTED_BY_TAG = "refresh/started_by"
@@ -48,6 +49,8 @@ def named_run(run: dg.DagsterRun) -> str:
 def started_by(run: dg.DagsterRun) -> str:
     """Say who or what started a run."""
     tags = run.tags
+    if OWNER_TAG in tags:
+        return f"the request {tags[OWNER_TAG]}"
     if SCHEDULE_NAME_TAG in tags:
         return f"the schedule {tags[SCHEDULE_NAME_TAG]}"
     if SENSOR_NAME_TAG in tags:

@@ -20,6 +20,7 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     from refresh_assets.alerts.standing import standing
     from refresh_assets.daemon.standing import daemons
     from refresh_assets.published.run import House
+    from refresh_assets.requests.standing import requests_part
     from refresh_assets.secrets import masked
     from refresh_assets.windows.overdue import windows_part
 
@@ -27,7 +28,7 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
         found = standing(House.load().repository)
         running = daemons(found.now)
         windows = windows_part(found.now)
-        found = replace(found, parts=[windows] if windows else [])
+        found = replace(found, parts=[part for part in (windows, requests_part()) if part])
     except Exception as error:
         text = masked(error)
         if as_json:

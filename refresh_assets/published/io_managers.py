@@ -16,6 +16,7 @@ from pydantic import PrivateAttr
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published.cache import Cache
+from refresh_assets.published.fence import Fence, open_fence
 from refresh_assets.published.files import PublishedFile, cache_of, checked
 from refresh_assets.published.glance import glance
 from refresh_assets.published.load import Load, Result
@@ -90,12 +91,16 @@ class PublishedFileIOManager(dg.ConfigurableIOManager):
             return replaced(checked(cached, cached.name), instead_of=instead_of.value if instead_of else None)
 
 
-class TableIOManager(dg.ConfigurableIOManager):
-    """Stores a file as a table: the locked replace, in one transaction."""
+class TableIOManager(dg.IOManager):
+    """Stores a file as a table: the locked replace, in one transaction, which has to pass the fence of its run."""
+
+    def __init__(self, fence: Fence = open_fence) -> None:
+        self._fence = fence
 
     def handle_output(self, context: dg.OutputContext, obj: Refresh) -> None:
         """Replace the table's rows. Raises what `replace` raises; then nothing has changed."""
-        load, settings = obj.load, obj.settings
+        run, settings = context.step_context.dagster_run, obj.settings
+        load = replaced(obj.load, guard=self._fence(run.run_id, run.tags, obj.load.table.name))
         size = load.layout.bytes - load.layout.data_offset
         progress = Progress(f"{load.table.file}: staged", context.log.info, size, load.rows)
         with (

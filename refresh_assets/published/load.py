@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from refresh_assets.published.declaration import Table
 from refresh_assets.published.dialect import Layout
+from refresh_assets.published.fence import Guard
 from refresh_assets.published.job_key import digest, parts_of
 
 Outcome = Literal["loaded", "unchanged", "locked"]
@@ -22,6 +23,7 @@ class Load:
 
     `allowed` holds the values that the table's filter keeps, None without a filter. `rows` is the manifest's count.
     `instead_of` is the sha256 of the published file in whose place this earlier one is loaded by wish.
+    `guard` decides at the transaction's end whether it may commit.
     """
 
     table: Table
@@ -34,6 +36,7 @@ class Load:
     accept_shrink: bool = False
     run_id: str | None = None
     instead_of: str | None = None
+    guard: Guard | None = None
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def of_declaration(table: Table) -> dict[str, Any]:
         "dagster/column_schema": _columns_of(table),
         "key": ", ".join(table.key),
         "file": table.file,
+        **({"filter": table.filter.column} if table.filter else {}),
     }
 
 

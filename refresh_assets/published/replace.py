@@ -37,6 +37,7 @@ def replace(
 ) -> Result:
     """Make the table equal to the file in one transaction on `conn`, or find that it is.
 
+    The load's guard is called at the transaction's end, unless the outcome is `locked`; what it raises rolls back.
     A serialization failure or a deadlock repeats the whole transaction, at most five times. Any other error rolls it
     back and is raised: RefreshError where a person can mend it, psycopg.Error otherwise.
     """
@@ -65,7 +66,10 @@ def _attempt(
     with conn.transaction():
         limit(conn, lock_seconds=lock_seconds, statement_seconds=statement_seconds)
         fix_formats(conn)
-        return _Replace(conn, load, progress).run()
+        result = _Replace(conn, load, progress).run()
+        if load.guard is not None and result.outcome != "locked":
+            load.guard(conn)
+        return result
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""One refresh, at an instant, asked for by a row in the database."""
