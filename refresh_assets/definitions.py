@@ -38,19 +38,20 @@ def build_defs(**overrides: Any) -> dg.Definitions:
         "published_file_io": PublishedFileIOManager(),
         "table_io": TableIOManager(fence),
     }
+    windows = windows_defs(fence=fence)
     own = dg.Definitions(
         assets=[publisher_asset(read_base().url), manifest],
         jobs=[weekly_refresh],
         schedules=[weekly_schedule(read_timezone())],
         sensors=[
             failure_mail(usable_interval(), [lasting("window", overdue_windows), once("request", failed_requests)]),
-            requests_sensor(usable_request_interval(), [weekly_refresh], kinds_of_requests),
+            requests_sensor(usable_request_interval(), [weekly_refresh, *(windows.jobs or ())], kinds_of_requests),
         ],
         resources={**resources, **overrides},
         executor=alive_executor(kept_alive),
     )
     whole = presented(dg.Definitions.merge(own, declared_tables()), usable_limits().max_age, read_source_url())
-    return dg.Definitions.merge(whole, windows_defs(), lineage_to_elsewhere())
+    return dg.Definitions.merge(whole, windows, lineage_to_elsewhere())
 
 
 def declarations() -> list[Table]:

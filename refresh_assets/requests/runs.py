@@ -23,7 +23,7 @@ PRIORITY_TAG = "dagster/priority"
 def run_request(claim: Claim, plan: Plan) -> dg.RunRequest:
     """Return the request for a run that writes the parts which are not done yet; its key is the claim's token."""
     left = plan.left(claim.done)
-    names = [*plan.assets, *(asset for part in left for asset in plan.parts[part])]
+    names = list(dict.fromkeys([*plan.assets, *(asset for part in left for asset in plan.parts[part])]))
     tags = {**plan.tags(left), OWNER_TAG: claim.instance, TOKEN_TAG: claim.token}
     if claim.priority is not None:
         tags[PRIORITY_TAG] = str(claim.priority)

@@ -8,12 +8,13 @@ from pydantic import Field
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
+from refresh_assets.published.fence import Fence, open_fence
 from refresh_assets.secrets import masking
 from refresh_assets.windows import metadata, state
 from refresh_assets.windows.checks import CHECKS, check_specs, results
 from refresh_assets.windows.desk import Desk, open_desk
 from refresh_assets.windows.due import due, look_for_late_events
-from refresh_assets.windows.load import Loading, Result, load
+from refresh_assets.windows.load import Loading, Result, WindowGuard, load
 from refresh_assets.windows.partitions import Partitions
 from refresh_assets.windows.state import JOB
 from refresh_assets.windows.telling import Event, Telling, earlier_loads
@@ -43,8 +44,8 @@ def event_log_asset(source: str) -> dg.AssetSpec:
     )
 
 
-def metrics_asset(partitions: Partitions) -> dg.AssetsDefinition:
-    """Return `activity_metrics`, one window a partition."""
+def metrics_asset(partitions: Partitions, fence: Fence = open_fence) -> dg.AssetsDefinition:
+    """Return `activity_metrics`, one window a partition; each has to pass the fence of its run."""
 
     @dg.asset(
         key=METRICS,
@@ -67,7 +68,8 @@ def metrics_asset(partitions: Partitions) -> dg.AssetsDefinition:
             desk = open_desk(partitions.grid)
             telling = Telling(context, METRICS, EVENT_LOG, partitions, desk)
             with desk.connected() as conn:
-                yield from _loaded(conn, telling, result, only_due=config.only_due)
+                guard = _guard(context.run, fence)
+                yield from _loaded(conn, telling, result, guard, only_due=config.only_due)
                 checked = results(conn, METRICS, desk, result)
             yield from checked
             failed = result.of("failed")
@@ -80,7 +82,18 @@ def metrics_asset(partitions: Partitions) -> dg.AssetsDefinition:
     return activity_metrics
 
 
-def _loaded(conn: Connection, telling: Telling, result: Result, *, only_due: bool) -> Iterator[Event]:
+def _guard(run: dg.DagsterRun, fence: Fence) -> WindowGuard:
+    def guard(conn: Connection, window: Window) -> None:
+        of_window = fence(run.run_id, run.tags, str(window))
+        if of_window is not None:
+            of_window(conn)
+
+    return guard
+
+
+def _loaded(
+    conn: Connection, telling: Telling, result: Result, guard: WindowGuard, *, only_due: bool
+) -> Iterator[Event]:
     """Load the windows of a run and yield what is to be told of each."""
     context, desk = telling.context, telling.desk
     windows = _due(context, conn, desk) if only_due else telling.partitions.windows(context)
@@ -92,6 +105,7 @@ def _loaded(conn: Connection, telling: Telling, result: Result, *, only_due: boo
         only_due=only_due,
         lock_seconds=desk.settings.lock_timeout,
         statement_seconds=desk.settings.statement_timeout,
+        guard=guard,
     )
     for done in load(conn, loading, windows, result):
         yield telling.of(done)

@@ -6,6 +6,7 @@ import os
 
 import dagster as dg
 
+from refresh_assets.published.fence import Fence, open_fence
 from refresh_assets.settings import Env
 from refresh_assets.windows.assets import METRICS, event_log_asset, metrics_asset
 from refresh_assets.windows.partitions import partitions
@@ -13,14 +14,14 @@ from refresh_assets.windows.schedules import late_events_sensor, windows_job, wi
 from refresh_assets.windows.settings import read_windows, windows_wanted
 
 
-def windows_defs(env: Env = os.environ) -> dg.Definitions:
+def windows_defs(env: Env = os.environ, fence: Fence = open_fence) -> dg.Definitions:
     """Return asset, job, schedule and sensor of the windows. Raises SettingsError where a setting is unusable."""
     if not windows_wanted(env):
         return dg.Definitions()
     parts = partitions(read_windows(env))
     job = windows_job()
     return dg.Definitions(
-        assets=[event_log_asset(env["WINDOW_SOURCE"].strip()), metrics_asset(parts)],
+        assets=[event_log_asset(env["WINDOW_SOURCE"].strip()), metrics_asset(parts, fence)],
         jobs=[job],
         schedules=[windows_schedule(parts, job)],
         sensors=[late_events_sensor(parts, METRICS)],

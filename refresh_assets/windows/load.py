@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from refresh_assets.windows.window import Window
 # So many windows are counted in one pass over the log, and locked at once: their locks have a place in shared memory.
 PASS = 1000
 Outcome = Literal["loaded", "unchanged", "locked", "failed"]
+WindowGuard = Callable[[Connection, Window], object]
 _LOAD = queries("refresh_assets.windows", "sql/load.sql")
 
 
@@ -62,7 +63,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Loading:
-    """How windows are loaded: `only_due` leaves alone what another run has loaded since; times are seconds."""
+    """How windows are loaded: `only_due` leaves alone what another run has loaded since; times are seconds.
+
+    `guard` is called at the end of each window's transaction and decides whether it may commit.
+    """
 
     plan: Plan
     source: EventSource
@@ -71,6 +75,7 @@ class Loading:
     only_due: bool = False
     lock_seconds: float = 30
     statement_seconds: float = 3600
+    guard: WindowGuard | None = None
 
 
 def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: Result) -> Iterator[Done]:
@@ -209,6 +214,8 @@ class _Pass:
             if written.rowcount != 1:
                 raise RefreshError(f"a window that begins with {window} and ends elsewhere is loaded already")
             advanced: Any = execute("advance").fetchone()
+            if self.loading.guard is not None:
+                self.loading.guard(self.conn, window)
         return Done(window, "loaded", rows, digest), State(*advanced)
 
 
