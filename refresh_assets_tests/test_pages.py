@@ -145,7 +145,7 @@ def test_every_check_passed_and_says_what_it_found(page: Browser, images: Path) 
 
 def test_the_runs_of_the_command_line_are_there_as_any_other(page: Browser) -> None:
     page.resize(1600, 1400)
-    page.open(f"{JOB}/runs", "command line", "weekly_refresh", "Success")
+    page.open(f"{JOB}/runs", "refresh/started_by: command line", "weekly_refresh", "Success")
     page.follow("/runs/")
     page.wait_for("5 assets", "18 checks", "Succeeded (5)", "datasets: input changed: loaded 31 rows", "RUN_SUCCESS")
 

@@ -27,7 +27,7 @@ from refresh_assets_tests.published_fixtures import csv_text
 
 PORT = 24600
 UP_SECONDS = 240
-OURS = ("PG", "REFRESH_", "DAGSTER_", "LEARN_", "MAKE", "OPENLINEAGE_")
+OURS = ("PG", "REFRESH_", "DAGSTER_", "LEARN_", "WINDOW_", "MAKE", "OPENLINEAGE_")
 BACKDATE = """
     UPDATE dagster.asset_keys
     SET last_materialization = jsonb_set(
