@@ -73,7 +73,7 @@ def test_the_mail_on_drift_says_that_it_is_repaired_and_what_to_do(tower: Watcht
     (caught,) = tower.told()
     assert str(caught.mail["Subject"]) == (
         "[refresh] datasets failed a check: drift: etl.datasets: rows were changed behind the last load; "
-        "they were loaded again"
+        "they were loaded again: 0 added, 1 changed, 0 removed"
     )
     body = caught.text()
     assert (

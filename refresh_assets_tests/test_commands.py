@@ -270,6 +270,7 @@ def test_check_looks_at_the_rights_that_are_needed_and_at_no_others(shop: Shop) 
         assert "the right to create tables in schema 'refresh_alerts'" in out
         assert "'etl'" not in out
         shop.admin.execute(f"GRANT CREATE ON SCHEMA refresh_alerts TO {role}")
+        shop.admin.execute(f"CREATE SCHEMA refresh_requests AUTHORIZATION {role}")
         code, out, _err = shop.run("check", **env)
         assert code == 0, out
         assert shop.run("run", **env)[0] == 0

@@ -154,12 +154,13 @@ def storage_of(home: Path) -> Iterator[dg.DagsterInstance]:
 @pytest.fixture(scope="session")
 def furnished(postgres_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the name of a database to copy, which has Dagster's tables: making them takes a second each time."""
-    with new_database(postgres_server) as database, pytest.MonkeyPatch.context() as patch:
-        for name, value in database.items():
-            patch.setenv(name, value)
-        patch.setenv("DAGSTER_HOME", "")
-        with storage_of(tmp_path_factory.mktemp("furnished")):
-            pass
+    with new_database(postgres_server) as database:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in database.items():
+                patch.setenv(name, value)
+            patch.setenv("DAGSTER_HOME", "")
+            with storage_of(tmp_path_factory.mktemp("furnished")):
+                pass
         yield database["PGDATABASE"]
 
 
