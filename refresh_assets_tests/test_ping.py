@@ -121,6 +121,7 @@ def test_a_refusal_is_told_with_its_status_and_without_the_address(status: int, 
         "http://[",
         "\udc80",
     ],
+    ids=["nobody listens", "no such host", "no such scheme", "empty", "no address", "not UTF-8"],
 )
 def test_whatever_is_wrong_is_told_and_never_raised(url: str) -> None:
     problem = ping(url, "start", env=ENV)
