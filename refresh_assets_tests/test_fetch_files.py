@@ -113,8 +113,8 @@ def test_a_file_that_may_not_be_read_is_told(published, cache):
     published.chmod(0)
     cache.folder.mkdir()
     if os.geteuid() == 0:
-        for folder in (cache.folder, *published.parents[:5]):
-            if folder != Path("/"):
+        for folder in (cache.folder, *published.parents):
+            if "pytest-of-" in str(folder):
                 folder.chmod(folder.stat().st_mode | 0o055)
         os.chown(cache.folder, 65534, -1)
         os.seteuid(65534)
