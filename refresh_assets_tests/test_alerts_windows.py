@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from refresh_assets.alerts.collect_trouble import lasting
@@ -109,3 +110,30 @@ def test_without_an_event_log_nothing_is_told_of_windows(nights: Nights, monkeyp
     nights.load(9)
     monkeypatch.setenv("WINDOW_SOURCE", "")
     assert nights.subjects() == []
+
+
+@dg.op
+def count() -> None:
+    context = dg.OpExecutionContext.get()
+    how = context.run.tags["how"]
+    if how == "failed":
+        raise RuntimeError("no such log")
+    context.log_event(dg.AssetObservation("activity_metrics", metadata={"outcome": how}))
+
+
+@dg.job
+def windows_of_a_night() -> None:
+    count()
+
+
+def test_a_run_that_met_another_one_is_no_recovery(tower: Watchtower) -> None:
+    def subjects_after(how: str) -> list[str]:
+        tags = {"how": how}
+        windows_of_a_night.execute_in_process(instance=tower.instance, tags=tags, raise_on_error=False)
+        return [str(caught.mail["Subject"]) for caught in tower.told()]
+
+    (failed,) = subjects_after("failed")
+    assert failed.startswith("[refresh] windows_of_a_night failed")
+    assert subjects_after("locked") == []
+    (recovered,) = subjects_after("loaded")
+    assert recovered.startswith("[refresh] windows_of_a_night recovered")

@@ -90,9 +90,9 @@ def verifies(materialization: dg.AssetMaterialization | None) -> bool:
     return outcome_of(materialization) in _VERIFIED
 
 
-def outcome_of(materialization: dg.AssetMaterialization | None) -> str | None:
-    """Return what a run did to a table, None where it does not say so."""
-    outcome = materialization.metadata.get("outcome") if materialization else None
+def outcome_of(told: dg.AssetMaterialization | dg.AssetObservation | None) -> str | None:
+    """Return what a run did to a table or a window, None where it does not say so."""
+    outcome = told.metadata.get("outcome") if told else None
     return str(outcome.value) if outcome is not None else None
 
 

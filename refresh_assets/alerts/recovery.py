@@ -7,7 +7,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from refresh_assets.alerts.declared import key_of, verifies
+from refresh_assets.alerts.declared import key_of, outcome_of, verifies
 from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.naming import about_run, units_of
 from refresh_assets.alerts.outbox import Alert
@@ -19,7 +19,7 @@ def recovered(look: Look, run: dg.DagsterRun, at: datetime) -> Iterator[Alert]:
     failing = look.memory.spells("failing")
     tables = look.declared.touched(run)
     over = [unit for unit in units_of(run, tables) if unit in failing and failing[unit] < at]
-    if not over:
+    if not over or (not tables and _met_another(look, run)):
         return
     unverified = set(tables) - _verified_tables(look, run, tables)
     over = [unit for unit in over if unit.removeprefix("table ") not in unverified]
@@ -43,6 +43,13 @@ def recovery(look: Look, run: dg.DagsterRun, tables: Sequence[str], began: datet
         asset_url=look.asset_url(tables),
     )
     return look.alert(f"run:{run.run_id}:recovered", "recovered", facts)
+
+
+def _met_another(look: Look, run: dg.DagsterRun) -> bool:
+    """Tell whether the run left something as it was because another run was working on it."""
+    entries = look.instance.all_logs(run.run_id, of_type={dg.DagsterEventType.ASSET_OBSERVATION})
+    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+    return any(outcome_of(event.asset_observation_data.asset_observation) == "locked" for event in events)
 
 
 def _verified_tables(look: Look, run: dg.DagsterRun, tables: Sequence[str]) -> set[str]:
