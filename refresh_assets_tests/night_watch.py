@@ -152,7 +152,7 @@ class NightWatch:
 
     def failed(self, run_id: str) -> None:
         """Return when a run has failed, however long it waited for its turn."""
-        failed = f"SELECT FROM dagster.runs WHERE run_id = '{run_id}' AND status = 'FAILURE'"
+        failed = f"SELECT run_id FROM dagster.runs WHERE run_id = '{run_id}' AND status = 'FAILURE'"
         self.wait(lambda: self.shop.rows(failed), 240)
 
     def pid_of(self, run_id: str) -> int:

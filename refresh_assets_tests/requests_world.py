@@ -102,7 +102,7 @@ def _create_run(world: World, found: Claim) -> None:
     """Create a run, as Dagster does: a look for the run key first, and no constraint."""
     if "effect" in found.done:
         complete(world.conn, found.token)
-    elif not world.rows("SELECT FROM world.run WHERE token = %s", found.token):
+    elif not world.rows("SELECT run_id FROM world.run WHERE token = %s", found.token):
         world.rows("INSERT INTO world.run (token) VALUES (%s)", found.token)
 
 

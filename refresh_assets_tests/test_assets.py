@@ -95,7 +95,7 @@ def test_drift_is_repaired_and_told_as_an_error(floor: Floor) -> None:
     assert failed(result) == {"drift"}
     assert verdicts(result)["drift"].severity == dg.AssetCheckSeverity.ERROR
     assert "rows were changed behind the last load; they were loaded again" in verdicts(result)["drift"].description
-    assert not floor.shop.rows("SELECT FROM etl.datasets WHERE title = 'Odd'")
+    assert not floor.shop.rows("SELECT title FROM etl.datasets WHERE title = 'Odd'")
     assert failed(floor.run()) == set()
 
 

@@ -17,7 +17,7 @@ from refresh_assets_tests.shop import dataset_rows
 pytestmark = pytest.mark.slow
 OF_THE_RUN = "application_name LIKE 'refresh-assets request %' OR application_name = 'refresh-assets datasets'"
 AT_THE_LOCK = (
-    "SELECT FROM pg_stat_activity WHERE application_name = 'refresh-assets datasets' AND wait_event_type = 'Lock'"
+    "SELECT pid FROM pg_stat_activity WHERE application_name = 'refresh-assets datasets' AND wait_event_type = 'Lock'"
 )
 SLEEPING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
 

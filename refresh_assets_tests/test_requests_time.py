@@ -121,7 +121,7 @@ def test_a_process_that_lives_and_cannot_write_is_not_taken_for_dead(counter: Co
     with application(counter.env, application_name=SESSION + found.token):
         for n in range(3):
             assert stale(counter.own, timedelta(minutes=1), timedelta(), now=late + n * timedelta(hours=1)) == []
-    wait(lambda: not counter.sql("SELECT FROM pg_stat_activity WHERE application_name = %s", SESSION + found.token))
+    wait(lambda: not counter.sql("SELECT pid FROM pg_stat_activity WHERE application_name = %s", SESSION + found.token))
     assert [gone.token for gone in stale(counter.own, timedelta(minutes=1), timedelta(), now=late)] == [found.token]
 
 
