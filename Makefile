@@ -12,7 +12,7 @@ SUITS := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 help:
 	@echo "make up         install, start the database, load the bundled files, serve the UI; Ctrl-C stops all"
 	@echo "make test       the whole suite"
-	@echo "make test-fast  the suite without the tests that start whole processes"
+	@echo "make test-fast  the suite without the tests that start processes or many runs; under two minutes"
 	@echo "make check      ruff and mypy"
 	@echo "make lock       compile the lock files anew (needs uv)"
 	@echo "make clean      remove the virtual environment and the caches"

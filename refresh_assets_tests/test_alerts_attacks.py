@@ -24,6 +24,8 @@ from refresh_assets_tests.smtp_server import Caught, catching
 from refresh_assets_tests.test_alerts_heartbeat import BEATS, beating, wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
+pytestmark = pytest.mark.slow
+
 # Settings that cannot be used
 
 

@@ -13,6 +13,8 @@ from refresh_assets_tests.smtp_server import HANG, behaving
 from refresh_assets_tests.test_alerts_heartbeat import execute
 from refresh_assets_tests.watchtower import Watchtower
 
+pytestmark = pytest.mark.slow
+
 
 def fail_with(tower: Watchtower, text: str) -> str:
     """Run an op of ours that fails with a text; return the run's id."""

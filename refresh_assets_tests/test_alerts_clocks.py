@@ -13,6 +13,8 @@ from refresh_assets_tests.test_alerts_runs import dated
 from refresh_assets_tests.test_alerts_waiting import verified
 from refresh_assets_tests.watchtower import Watchtower
 
+pytestmark = pytest.mark.slow
+
 A_YEAR = "interval '1 year'"
 
 

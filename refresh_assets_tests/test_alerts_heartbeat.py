@@ -24,6 +24,8 @@ from refresh_assets.published.schedules import JOB
 from refresh_assets_tests.test_ping import watching
 from refresh_assets_tests.watchtower import Watchtower
 
+pytestmark = pytest.mark.slow
+
 QUICK = timedelta(seconds=0.1)
 BEATS = "SELECT run_id, host, pid FROM refresh_alerts.run_heartbeat"
 
@@ -191,7 +193,6 @@ with Heartbeat(sys.argv[1], timedelta(seconds=0.1), print):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_holds_pythons_lock_for_far_longer_than_a_heartbeat_may_be_late_is_not_ended(
     tower: Watchtower,

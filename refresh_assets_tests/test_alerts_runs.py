@@ -17,6 +17,8 @@ from refresh_assets.alerts.outbox import Alert
 from refresh_assets_tests.shop import dataset_rows
 from refresh_assets_tests.watchtower import UI, Watchtower, ago
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_failed_run_is_told_once_in_the_words_of_its_error(tower: Watchtower) -> None:
     tower.refresh()
@@ -280,7 +282,6 @@ def test_a_tag_that_is_added_to_an_old_run_tells_nothing(tower: Watchtower) -> N
     assert tower.told() == []
 
 
-@pytest.mark.slow
 def test_a_thousand_failures_at_once_are_told_within_some_looks_each_well_within_its_time(tower: Watchtower) -> None:
     tower.break_file()
     failed = tower.instance.get_run_by_id(tower.refresh())

@@ -25,6 +25,8 @@ from dagster_shared.error import SerializableErrorInfo
 from refresh_assets.alerts.look import LookFailedError
 from refresh_assets_tests.watchtower import UI, Watchtower, ago
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = "weekly_refresh_schedule"
 
 

@@ -20,6 +20,8 @@ from refresh_assets.windows.window import Window
 from refresh_assets_tests.watchtower import Watchtower
 from refresh_assets_tests.windows_fixtures import START, TableOfEvents
 
+pytestmark = pytest.mark.slow
+
 HOUR = timedelta(hours=1)
 NOW = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
 

@@ -10,6 +10,8 @@ import pytest
 from refresh_assets_tests.shop import dataset_rows
 from refresh_assets_tests.watchtower import Watchtower, job_origin
 
+pytestmark = pytest.mark.slow
+
 BY_HAND = "__ASSET_JOB"
 
 

@@ -16,6 +16,8 @@ from refresh_assets.settings import read_settings
 from refresh_assets_tests.floor import CSV, TABLE, Floor, failed, reason, verdicts
 from refresh_assets_tests.shop import RIGHTS_HEADER, csv_text, dataset_rows, rights_rows
 
+pytestmark = pytest.mark.slow
+
 CHECKS = {"row_count", "key_unique", "rows_accounted_for", "drift", "versions", "verified", "as_published"}
 
 

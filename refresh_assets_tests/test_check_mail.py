@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.smtp_server import Mailserver, behaving, catching, unreachable
+
+pytestmark = pytest.mark.slow
 
 
 def mail_line(shop: Shop, *args: str, **env: str) -> tuple[int, str]:

@@ -22,6 +22,8 @@ from refresh_assets.postgres.account import is_root, server_account
 from refresh_assets.postgres.binaries import Binaries, bundled, readable_by
 from refresh_assets.postgres.cluster import Postmaster, postmaster
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -134,7 +136,6 @@ def test_four_starts_at_once_make_one_server(home: Path) -> None:
     assert len(postmasters) == 1
 
 
-@pytest.mark.slow
 def test_four_processes_that_start_at_once_get_one_server(home: Path) -> None:
     code = (
         "import pathlib, sys; from refresh_assets.postgres import embedded;"

@@ -13,6 +13,8 @@ from refresh_assets.published.choice import Wish
 from refresh_assets_tests.floor import CSV, TABLE, Floor, failed, reason, verdicts
 from refresh_assets_tests.shop import dataset_rows
 
+pytestmark = pytest.mark.slow
+
 
 def reload(floor: Floor, sha256: str | None, **options: Any) -> dg.ExecuteInProcessResult:
     config = {"sha256": sha256} if sha256 else {"published": True}

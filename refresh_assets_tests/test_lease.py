@@ -32,6 +32,8 @@ from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.smtp_server import free_port
 from refresh_assets_tests.wire import line_to, transaction_pooler
 
+pytestmark = pytest.mark.slow
+
 QUICK = Timing(ping=0.1, answer=0.3, lease=0.8, grace=0.5, poll=0.05, takeover=2)
 WAYS = pytest.mark.parametrize("in_transaction", [False, True], ids=["idle_session_timeout", "as before 14"])
 
@@ -385,7 +387,6 @@ def test_a_daemon_behind_a_pooler_ends_with_a_message(shop: Shop) -> None:
     assert shop.env["PGPASSWORD"] not in out + err
 
 
-@pytest.mark.slow
 def test_a_storage_in_another_database_than_the_lease_is_refused(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     code, _out, err = shop.run("daemon", DAGSTER_HOME=str(tmp_path), REFRESH_HOME=str(tmp_path / "home"))

@@ -13,6 +13,8 @@ from refresh_assets.cli import main
 from refresh_assets.requests.settle import complete, park
 from refresh_assets_tests.requests_fixtures import NOON, Counter
 
+pytestmark = pytest.mark.slow
+
 AT = ("--at", "2026-01-04T13:00:00+01:00")
 
 

@@ -17,6 +17,8 @@ from refresh_assets_tests.requests_clerk import ONE, Clerk
 from refresh_assets_tests.requests_fixtures import TASKS
 from refresh_assets_tests.shop import HEADER, csv_text, dataset_rows
 
+pytestmark = pytest.mark.slow
+
 # Runs that are executed
 
 

@@ -13,6 +13,8 @@ from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.test_alerts_waiting import verified
 from refresh_assets_tests.watchtower import Watchtower, mail_settings, repository
 
+pytestmark = pytest.mark.slow
+
 MADE = "SELECT nspname FROM pg_namespace WHERE nspname IN ('etl', 'dagster', 'refresh_alerts')"
 
 
@@ -27,7 +29,6 @@ def stands(tower: Watchtower) -> Status:
     return standing(tower.repository)
 
 
-@pytest.mark.slow
 def test_the_command_tells_loads_ages_owed_mail_and_the_daemon_without_a_daemon(without_mail: Watchtower) -> None:
     tower = without_mail
     tower.refresh("datasets", "dataset_rights")
@@ -48,7 +49,6 @@ def test_the_command_tells_loads_ages_owed_mail_and_the_daemon_without_a_daemon(
     assert "--     mail: nobody will be told of failures; 0 owed" in out
 
 
-@pytest.mark.slow
 def test_of_a_fresh_database_it_says_that_nothing_was_loaded_and_makes_nothing(shop: Shop) -> None:
     code, out, err = shop.run("status")
     assert (code, err) == (1, "")
@@ -58,7 +58,6 @@ def test_of_a_fresh_database_it_says_that_nothing_was_loaded_and_makes_nothing(s
     assert not (shop.folder.parent / "home").exists()
 
 
-@pytest.mark.slow
 def test_the_command_exits_1_where_the_database_is_away_and_shows_no_password(shop: Shop) -> None:
     code, out, err = shop.run("status", "--json", PGPORT="1")
     assert code == 1

@@ -11,6 +11,8 @@ from refresh_assets.published.story import LASTING
 from refresh_assets_tests.floor import CSV, TABLE, Floor
 from refresh_assets_tests.shop import dataset_rows
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = {
     "added", "changed", "removed", "dagster/row_count", "rows_staged", "published_bytes", "load_id",
     "seconds_fetch", "seconds_stage", "seconds_compare", "seconds_apply", "seconds", "rows_per_second",

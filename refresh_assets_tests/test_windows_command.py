@@ -26,6 +26,8 @@ from refresh_assets_tests.event_logs import MOODLE
 from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.watchtower import storage_of
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 0 * * *", "WINDOW_START": "2026-01-01"}
 SPAN = ("--since", "2026-03-02T00:00Z", "--until", "2026-03-04T00:00Z")
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
@@ -187,7 +189,6 @@ def test_backfill_schedule_and_command_line_leave_the_same_rows(log: LogShop) ->
     assert len(set(digests.values())) == 1, digests
 
 
-@pytest.mark.slow
 def test_the_settings_alone_are_enough(log: LogShop) -> None:
     log.write("2026-03-02T10:00Z", 2, 9)
     code, out, err = log.shop.run("windows", "run", *SPAN)
@@ -195,7 +196,6 @@ def test_the_settings_alone_are_enough(log: LogShop) -> None:
     assert out.splitlines()[0].endswith(f"{FIRST}: loaded 1 rows")
 
 
-@pytest.mark.slow
 def test_of_two_starts_at_once_one_loads_and_the_other_says_why_not(log: LogShop) -> None:
     log.write("2026-03-02T10:00Z", 2, 9)
     assert log.run(*SPAN)[0] == 0
@@ -214,7 +214,6 @@ def test_of_two_starts_at_once_one_loads_and_the_other_says_why_not(log: LogShop
     assert out.count("loaded") == 2
 
 
-@pytest.mark.slow
 def test_a_run_that_is_ended_leaves_rows_and_marker_together_and_is_told_as_failed(log: LogShop) -> None:
     log.write("2026-03-02T10:00Z", 2, 9)
     log.write("2026-03-03T10:00Z", 2, 9)
