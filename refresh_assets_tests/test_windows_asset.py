@@ -13,13 +13,17 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._utils.schedules import schedule_execution_time_iterator
 
+from refresh_assets import cron
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import SettingsError
 from refresh_assets.windows import desk as desk_module
+from refresh_assets.windows import grid
 from refresh_assets.windows.assets import METRICS
 from refresh_assets.windows.checks import CHECKS
 from refresh_assets.windows.definitions import windows_defs
+from refresh_assets.windows.partitions import partitions
 from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE, only_due_config
+from refresh_assets.windows.settings import read_windows
 from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
 
 TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -225,6 +229,29 @@ def test_late_events_are_shown_as_a_failed_check_until_they_are_counted(windows:
     (event,) = house.look(found.cursor).asset_events
     assert isinstance(event, dg.AssetCheckEvaluation)
     assert event.passed
+
+
+def test_years_of_short_windows_are_checked_and_told_like_a_few(
+    windows: WindowDesk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "MOST_WINDOWS", 3)
+    monkeypatch.setattr(cron, "MOST", 3)
+    windows.load(*(day(f"2026-03-{number:02}") for number in range(1, 9)))
+    result = house.run("2026-03-09", "2026-03-15")
+    assert result.success
+    assert house.status("2026-03-01", "2026-03-08", "2026-03-09", "2026-03-15") == [MATERIALIZED] * 4
+    assert [check.check_name for check in result.get_asset_check_evaluations() if not check.passed] == []
+    assert windows.marker == at("2026-03-16")
+
+
+def test_a_window_has_the_key_that_dagster_gives_its_partition() -> None:
+    hourly = {"WINDOW_SOURCE": "sample", "WINDOW_CRON": "30 * * * *", "WINDOW_TIMEZONE": "Europe/Berlin"}
+    parts = partitions(read_windows(hourly))
+    # The night in which an hour comes twice.
+    since, until = at("2026-10-24T20:30"), at("2026-10-25T06:30")
+    keys = parts.definition.get_partition_keys_in_time_window(dg.TimeWindow(since, until))
+    assert [parts.key(window) for window in grid.every(parts.grid, since, until)] == keys
+    assert len(set(keys)) == 10
 
 
 def test_without_an_event_log_there_is_no_asset() -> None:

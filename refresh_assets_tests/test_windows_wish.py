@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 
 from refresh_assets.cron import CronTicks
-from refresh_assets.windows.grid import between, parse, wished
+from refresh_assets.windows.grid import between, every, parse, wished
 from refresh_assets.windows.window import Window, WindowError
 from refresh_assets_tests.windows_fixtures import START, at
 
@@ -85,6 +86,15 @@ def test_a_wish_for_too_many_windows_is_refused() -> None:
     minutes = CronTicks("* * * * *", "UTC", START)
     with pytest.raises(WindowError, match="more than 20000 windows"):
         wished(minutes, at("2025-01-01"), at("2026-01-01"), NOW)
+
+
+def test_windows_that_are_there_are_not_too_many() -> None:
+    minutes = CronTicks("* * * * *", "UTC", START)
+    found = list(every(minutes, at("2026-01-01"), at("2026-02-01")))
+    assert len(found) == 31 * 24 * 60
+    assert all(before.until == after.since for before, after in pairwise(found))
+    assert (found[0].since, found[-1].until) == (at("2026-01-01"), at("2026-02-01"))
+    assert list(every(minutes, at("2026-01-01"), at("2026-01-01"))) == []
 
 
 def test_a_window_is_the_same_in_whatever_zone_its_bounds_are_written() -> None:

@@ -15,7 +15,7 @@ from refresh_assets.secrets import masked
 from refresh_assets.windows import state
 from refresh_assets.windows.desk import Desk
 from refresh_assets.windows.due import stale_windows
-from refresh_assets.windows.grid import between
+from refresh_assets.windows.grid import every
 from refresh_assets.windows.load import Result
 from refresh_assets.windows.source import REPEATED
 from refresh_assets.windows.state import WindowLoad
@@ -103,7 +103,7 @@ def _no_gap(conn: Connection, desk: Desk, astray: int) -> Verdict:
     if standing is None:
         return Verdict(astray == 0, f"no window is loaded; {astray} rows belong to none")
     loaded = {load.window for load in state.loads(conn, plan.schema, standing.first, standing.marker)}
-    missing = [window for window in between(plan.grid, standing.first, standing.marker) if window not in loaded]
+    missing = [window for window in every(plan.grid, standing.first, standing.marker) if window not in loaded]
     span = f"from {text(standing.first)} to {text(standing.marker)}"
     if missing or astray:
         return Verdict(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -20,7 +20,10 @@ class Grid(Protocol):
     """The bounds of all windows: the ticks of the schedule that loads them."""
 
     def ticks(self, since: datetime, until: datetime) -> Sequence[datetime]:
-        """Return the ticks in [since, until], both ends included, in ascending order and in UTC."""
+        """Return the ticks in [since, until], both ends included, in ascending order and in UTC.
+
+        There are at least the first MOST_WINDOWS + 1 of them; a grid may leave out what comes after those.
+        """
         ...
 
     def last(self, until: datetime) -> datetime:
@@ -92,6 +95,16 @@ def between(grid: Grid, since: datetime, until: datetime) -> tuple[Window, ...]:
     if len(ticks) > MOST_WINDOWS:
         raise WindowError(f"{Window(since, until)} has more than {MOST_WINDOWS} windows; give a shorter time")
     return tuple(Window(*bounds) for bounds in pairwise(ticks))
+
+
+def every(grid: Grid, since: datetime, until: datetime) -> Iterator[Window]:
+    """Yield the windows that lie in [since, until], in ascending order, however many there are."""
+    while since < until:
+        ticks = grid.ticks(since, until)
+        yield from (Window(*bounds) for bounds in pairwise(ticks))
+        if len(ticks) <= MOST_WINDOWS:
+            return
+        since = ticks[-1]
 
 
 def _check_past(grid: Grid, span: Window, now: datetime) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from itertools import pairwise
+from datetime import timezone
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from refresh_assets.cron import CronTicks
 from refresh_assets.settings import SettingsError
-from refresh_assets.windows.grid import between
+from refresh_assets.windows.grid import every
 from refresh_assets.windows.settings import WindowSettings
 from refresh_assets.windows.window import Window
 
@@ -28,19 +28,11 @@ class Partitions:
     def windows(self, context: dg.AssetExecutionContext) -> list[Window]:
         """Return the windows of a run's partitions, in ascending order."""
         span = context.partition_time_window
-        ticks = self.grid.ticks(span.start.astimezone(timezone.utc), span.end.astimezone(timezone.utc))
-        return [Window(*bounds) for bounds in pairwise(ticks)]
-
-    def keys(self, since: datetime, until: datetime) -> dict[Window, str]:
-        """Return the partition keys of the windows in [since, until]."""
-        windows = between(self.grid, since, until)
-        found = self.definition.get_partition_keys_in_time_window(dg.TimeWindow(since, until)) if windows else []
-        return dict(zip(windows, found, strict=True))
+        return list(every(self.grid, span.start.astimezone(timezone.utc), span.end.astimezone(timezone.utc)))
 
     def key(self, window: Window) -> str:
         """Return a window's partition key."""
-        keys = self.definition.get_partition_keys_in_time_window(dg.TimeWindow(window.since, window.until))
-        return keys[0]
+        return window.since.astimezone(ZoneInfo(self.grid.timezone)).strftime(KEY_FORMAT)
 
 
 def partitions(settings: WindowSettings) -> Partitions:

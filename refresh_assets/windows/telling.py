@@ -80,8 +80,6 @@ def earlier_loads(conn: Connection, telling: Telling) -> Iterator[Event]:
         return
     known = telling.context.instance.get_materialized_partitions(telling.asset)
     since = max(standing.first, telling.partitions.grid.first)
-    keys = telling.partitions.keys(since, standing.marker)
-    untold = {window for window, key in keys.items() if key not in known}
     for load in state.loads(conn, telling.desk.plan.schema, since, standing.marker):
-        if load.window in untold:
+        if telling.partitions.key(load.window) not in known:
             yield telling.earlier(load)
