@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -109,10 +109,10 @@ class _Pass:
     def run(self) -> Iterator[Done]:
         try:
             free = session.try_locks(self.conn, self.loading.plan.schema, self.windows)
-            yield from (Done(window, "locked") for window in self.windows if window not in set(free))
+            yield from (Done(window, "locked") for window in _without(self.windows, free))
             ready = self._ready(free)
             yield from ready
-            wanted = [window for window in free if window not in {done.window for done in ready}]
+            wanted = _without(free, [done.window for done in ready])
             if wanted:
                 yield from self._load(wanted)
         finally:
@@ -125,7 +125,7 @@ class _Pass:
             staged = patiently(self._stage, windows)
         except BrokenLinesError as error:
             yield from (Done(window, "failed", reason=str(error)) for window in error.windows)
-            others = [window for window in windows if window not in error.windows]
+            others = _without(windows, error.windows)
             if others:
                 yield from self._load(others)
             return
@@ -138,11 +138,12 @@ class _Pass:
         """Return those that another run has loaded meanwhile, where only due ones are to be loaded."""
         if not windows or not self.loading.only_due:
             return []
+        wanted = set(windows)
         found = state.loads(self.conn, self.loading.plan.schema, windows[0].since, windows[-1].until)
         return [
             Done(load.window, "unchanged", load.rows, load.digest)
             for load in found
-            if load.window in set(windows) and load.stale_since is None
+            if load.window in wanted and load.stale_since is None
         ]
 
     def _stage(self, windows: Sequence[Window]) -> Staged:
@@ -217,6 +218,11 @@ class _Pass:
             if self.loading.guard is not None:
                 self.loading.guard(self.conn, window)
         return Done(window, "loaded", rows, digest), State(*advanced)
+
+
+def _without(windows: Iterable[Window], others: Iterable[Window]) -> list[Window]:
+    left_out = set(others)
+    return [window for window in windows if window not in left_out]
 
 
 def _two(row: Any) -> tuple[int, str]:
