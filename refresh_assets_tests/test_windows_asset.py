@@ -60,10 +60,10 @@ class House:
         found = self.instance.get_status_by_partition(METRICS, [key(date) for date in dates], partitions)
         return [found[key(date)] for date in dates] if found else []
 
-    def tick(self) -> Any:
-        """Have the schedule tick now."""
+    def tick(self, moment: datetime | None = None) -> Any:
+        """Have the schedule tick, now where no moment is given."""
         with dg.build_schedule_context(
-            instance=self.instance, scheduled_execution_time=datetime.now(timezone.utc)
+            instance=self.instance, scheduled_execution_time=moment or datetime.now(timezone.utc)
         ) as context:
             return self.defs.resolve_schedule_def(SCHEDULE).evaluate_tick(context)
 
@@ -202,6 +202,21 @@ def test_the_schedule_asks_for_the_missing_windows_and_its_run_loads_them(window
     skipped = house.tick()
     assert skipped.run_requests == []
     assert "already up to date" in str(skipped.skip_message)
+
+
+def test_a_tick_on_a_host_whose_clock_is_ahead_asks_for_the_window_that_ends_at_it(
+    windows: WindowDesk, house: House
+) -> None:
+    windows.load(day(days_ago(1)))
+    assert house.tick(TODAY).run_requests == []
+    (request,) = house.tick(TODAY + timedelta(days=1)).run_requests
+    assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(0))
+
+
+def test_a_due_run_loads_its_own_windows_whatever_is_due_when_it_starts(windows: WindowDesk, house: House) -> None:
+    windows.load(day(days_ago(1)))
+    assert house.run(days_ago(3), days_ago(2), only_due=True).success
+    assert house.status(days_ago(3), days_ago(2)) == [MATERIALIZED, MATERIALIZED]
 
 
 def test_a_due_run_loads_stale_windows_beside_its_own(windows: WindowDesk, house: House) -> None:

@@ -167,7 +167,8 @@ def test_backfill_schedule_and_command_line_leave_the_same_rows(log: LogShop) ->
     repository = build_defs().get_repository_def()
     digests = {"command line": log.digest_after(lambda: log.run(*span(days)))}
     digests["command line, one by one"] = log.digest_after(lambda: [log.run(*span([day])) for day in reversed(days)])
-    with DagsterInstance.ephemeral() as instance, build_schedule_context(instance) as context:
+    now = datetime.now(timezone.utc)
+    with DagsterInstance.ephemeral() as instance, build_schedule_context(instance, now) as context:
 
         def execute(tags: Any, run_config: Any = None) -> None:
             done = repository.get_job(JOB_NAME).execute_in_process(

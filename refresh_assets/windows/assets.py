@@ -96,7 +96,9 @@ def _loaded(
 ) -> Iterator[Event]:
     """Load the windows of a run and yield what is to be told of each."""
     context, desk = telling.context, telling.desk
-    windows = _due(context, conn, desk) if only_due else telling.partitions.windows(context)
+    windows = telling.partitions.windows(context)
+    if only_due:
+        windows += _due(context, conn, desk)
     loading = Loading(
         desk.plan,
         desk.source,

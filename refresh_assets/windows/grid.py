@@ -75,7 +75,7 @@ def wished(grid: Grid, since: datetime | None, until: datetime | None, now: date
     """
     if since is None or until is None:
         missing = "since" if since is None else "until"
-        raise WindowError(f"{missing} is missing; give both bounds of the time to load, or none for what is due")
+        raise WindowError(f"{missing} is missing; give both bounds of the time to load")
     span = Window(since, until)
     _check_past(grid, span, now)
     if span.since < grid.first:
