@@ -18,6 +18,9 @@ from refresh_assets.alerts.settings import AlertSettings, read_alerts, ui_url_of
 from refresh_assets.alerts.smtp import Mailer, send_now
 from refresh_assets.alerts.storage import connect_storage
 from refresh_assets.alerts.text import Facts, failure_text
+from refresh_assets.daemon.register import SCHEMA as DAEMON_SCHEMA
+from refresh_assets.daemon.register import TABLES as DAEMON_TABLES
+from refresh_assets.daemon.settings import drain_of
 from refresh_assets.errors import RefreshError
 from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.connect import Connection, connect
@@ -27,8 +30,8 @@ from refresh_assets.published.history import TABLES as OWN_TABLES
 from refresh_assets.requests.settings import requests_of
 from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked
-from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
-from refresh_assets.windows.settings import read_windows, windows_wanted
+from refresh_assets.settings import Reader, Settings, SettingsError, settings_of, source_url_of
+from refresh_assets.windows.settings import read_windows, window_problems, windows_wanted
 from refresh_assets.windows.sources import read_source
 from refresh_assets.windows.state import TABLES as WINDOW_TABLES
 from refresh_assets.windows.window import Window
@@ -56,7 +59,9 @@ def findings(
 ) -> Iterator[Finding]:
     """Look at one thing after the other; `files` are the declared files by table. A test mail is sent where wanted."""
     settings, problems = _settings(env)
-    yield Finding("settings", not problems, mask("; ".join(problems), env) or "complete")
+    of_windows = window_problems(env)
+    wrong = list(dict.fromkeys([*problems, *of_windows]))
+    yield Finding("settings", not wrong, mask("; ".join(wrong), env) or "complete")
     if settings is None:
         yield from (Finding(subject, None, LATER) for subject in ("database", "publisher"))
     else:
@@ -64,7 +69,9 @@ def findings(
         if env.get("DAGSTER_POSTGRES_URL", "").strip():
             yield _tried("storage", lambda: _other_storage(env), env)
         yield _tried("publisher", lambda: _publisher(settings, files), env)
-        if windows_wanted(env):
+        if of_windows:
+            yield Finding("event log", None, LATER)
+        elif windows_wanted(env):
             yield _tried("event log", lambda: _event_log(env), env)
     yield _mail_finding(env, send=send_mail)
 
@@ -76,6 +83,8 @@ def _settings(env: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
     usable = not reader.problems
     read_all(reader)
     requests_of(reader)
+    source_url_of(reader)
+    drain_of(reader)
     problems = list(reader.problems)
     if usable:
         try:
@@ -158,6 +167,7 @@ def _lacking(conn: Connection, schema: str, tables: Iterable[str], env: Mapping[
 def _lacking_in_storage(conn: Connection, schema: str = "dagster") -> Iterator[str]:
     yield from lacking_storage(conn, schema)
     yield from lacking_rights(conn, OUTBOX_SCHEMA, dict.fromkeys(OUTBOX_TABLES, CHANGE))
+    yield from lacking_rights(conn, DAEMON_SCHEMA, dict.fromkeys(DAEMON_TABLES, CHANGE))
 
 
 def _other_storage(env: Mapping[str, str]) -> str:
@@ -173,11 +183,11 @@ def _other_storage(env: Mapping[str, str]) -> str:
 
 def _event_log(env: Mapping[str, str]) -> str:
     """Return which event log is counted, after a look at its last window. Raises RefreshError."""
-    from refresh_assets.cron import CronTicks
+    from refresh_assets.windows.partitions import window_grid
 
     windows = read_windows(env)
     source = read_source(env)
-    grid = CronTicks(windows.cron, windows.timezone, windows.start)
+    grid = window_grid(windows)
     now = datetime.now(timezone.utc)
     source.look([Window(grid.last(now), grid.next(now + timedelta(seconds=1)))])
     return f"{source.name}, in windows of {windows.cron!r} in {windows.timezone}"

@@ -174,9 +174,14 @@ def read_base(env: Env = os.environ) -> BaseUrl:
 def read_source_url(env: Env = os.environ) -> str | None:
     """Return the address of the source code's tree, without credentials in it. Raises SettingsError."""
     reader = Reader(env)
-    url = reader.parsed("REFRESH_SOURCE_URL", _web_address, "an http or https address without a password", "")
+    url = source_url_of(reader)
     reader.done()
-    return url or None
+    return url
+
+
+def source_url_of(reader: Reader) -> str | None:
+    """Return that address; what is wrong with it is left with the reader."""
+    return reader.parsed("REFRESH_SOURCE_URL", _web_address, "an http or https address without a password", "") or None
 
 
 def read_home(env: Env = os.environ) -> Path:

@@ -253,6 +253,25 @@ def test_check_names_all_that_is_wrong_with_any_setting_at_once(shop: Shop) -> N
     assert [line[:6] for line in others] == ["--    "] * 3
 
 
+def test_check_names_what_is_wrong_with_the_settings_of_daemon_windows_and_pages(shop: Shop) -> None:
+    wrong = {
+        "REFRESH_STOP_TIMEOUT": "x",
+        "REFRESH_SOURCE_URL": "x",
+        "WINDOW_MIN_CELL": "x",
+        "WINDOW_MAX_DELAY": "x",
+        "WINDOW_START": "x",
+    }
+    code, out, _err = shop.run("check", **wrong, WINDOW_SOURCE="sample")
+    settings, *others = out.splitlines()
+    assert code == 1
+    for name in wrong:
+        assert f"{name} must be" in settings
+    assert "--     event log: not looked at, the settings come first" in others
+    code, out, _err = shop.run("check", WINDOW_SOURCE="sample", WINDOW_CRON="every day")
+    assert code == 1
+    assert "FAILED event log: WINDOW_CRON must be a cron expression such as 15 4 * * 1-5" in out.splitlines()
+
+
 def test_check_looks_at_the_rights_that_are_needed_and_at_no_others(shop: Shop) -> None:
     shop.publish(A)
     shop.publish_file("dataset_rights.csv", csv_text(rights_rows(7), RIGHTS_HEADER), 7)
@@ -271,6 +290,9 @@ def test_check_looks_at_the_rights_that_are_needed_and_at_no_others(shop: Shop) 
         assert "'etl'" not in out
         shop.admin.execute(f"GRANT CREATE ON SCHEMA refresh_alerts TO {role}")
         shop.admin.execute(f"CREATE SCHEMA refresh_requests AUTHORIZATION {role}")
+        _code, out, _err = shop.run("check", **env)
+        assert "the right to create tables in schema 'refresh_daemon'" in out
+        shop.admin.execute(f"CREATE SCHEMA refresh_daemon AUTHORIZATION {role}")
         code, out, _err = shop.run("check", **env)
         assert code == 0, out
         assert shop.run("run", **env)[0] == 0

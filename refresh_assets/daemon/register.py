@@ -24,6 +24,8 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.settings import Env
 
+SCHEMA = "refresh_daemon"
+TABLES = ("participant", "term")
 State = Literal["standby", "taking over", "leader", "stopping"]
 _PATIENCE = "300ms"
 _REGISTER = queries("refresh_assets.daemon", "sql/register.sql")

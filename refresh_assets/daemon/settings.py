@@ -10,6 +10,11 @@ from refresh_assets.settings import Env, Reader
 def read_drain(env: Env = os.environ) -> float:
     """Return the seconds that a stopping daemon waits for running refreshes. Raises SettingsError."""
     reader = Reader(env)
-    seconds = reader.seconds("REFRESH_STOP_TIMEOUT")
+    seconds = drain_of(reader)
     reader.done()
     return seconds
+
+
+def drain_of(reader: Reader) -> float:
+    """Return these seconds; what is wrong with the setting is left with the reader."""
+    return reader.seconds("REFRESH_STOP_TIMEOUT")

@@ -12,11 +12,11 @@ from refresh_assets.alerts.overdue import span
 from refresh_assets.alerts.status import Part
 from refresh_assets.alerts.text import Facts, counted, instant
 from refresh_assets.alerts.trouble import Trouble
-from refresh_assets.cron import CronTicks
 from refresh_assets.postgres.connect import connect, limit
-from refresh_assets.settings import Env, Reader, read_settings, read_timezone
+from refresh_assets.settings import Env, read_settings, read_timezone
 from refresh_assets.windows.due import Due, Plan, due
-from refresh_assets.windows.settings import read_windows, windows_wanted
+from refresh_assets.windows.partitions import window_grid
+from refresh_assets.windows.settings import read_max_delay, read_windows, windows_wanted
 from refresh_assets.windows.state import JOB
 from refresh_assets.windows.window import Window
 
@@ -92,11 +92,8 @@ def _delay(now: datetime, env: Env) -> Delay | None:
     if not windows_wanted(env):
         return None
     settings, windows = read_settings(env), read_windows(env)
-    grid = CronTicks(windows.cron, windows.timezone, windows.start)
-    plan = Plan(settings.schema, grid, windows.bootstrap, windows.late)
-    reader = Reader(env)
-    delay = timedelta(seconds=reader.seconds("WINDOW_MAX_DELAY"))
-    reader.done()
+    plan = Plan(settings.schema, window_grid(windows), windows.bootstrap, windows.late)
+    delay = read_max_delay(env)
     with connect(settings.postgres, "refresh-assets alerts") as conn:
         limit(conn, lock_seconds=LOCK_SECONDS, statement_seconds=STATEMENT_SECONDS, session=True)
         return Delay(due(conn, plan, now), now, delay)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from refresh_assets.settings import Env, Reader, SettingsError, read_settings
+from refresh_assets.settings import Env, Reader
 
 _DATE, _DAYS = "a date such as 2026-01-01", "a whole number of days from 1 to 3660"
 _LONGEST_DAYS = 3660
@@ -32,20 +33,7 @@ def windows_wanted(env: Env = os.environ) -> bool:
 def read_windows(env: Env = os.environ) -> WindowSettings:
     """Return the settings of the windows. Raises SettingsError."""
     reader = Reader(env)
-    timezone = reader.parsed(
-        "WINDOW_TIMEZONE" if env.get("WINDOW_TIMEZONE", "").strip() else "REFRESH_TIMEZONE",
-        lambda name: ZoneInfo(name).key,
-        "an IANA time zone such as Europe/Berlin",
-        "UTC",
-    )
-    start = reader.parsed("WINDOW_START", date.fromisoformat, _DATE, date(2024, 1, 1))
-    settings = WindowSettings(
-        cron=" ".join(reader.text("WINDOW_CRON").split()),
-        timezone=timezone,
-        start=datetime(start.year, start.month, start.day, tzinfo=ZoneInfo(timezone)),
-        bootstrap=timedelta(days=reader.parsed("WINDOW_BOOTSTRAP_DAYS", _days, _DAYS, 7)),
-        late=timedelta(days=reader.parsed("WINDOW_LATE_DAYS", _days, _DAYS, 7)),
-    )
+    settings = _windows_of(reader)
     reader.done()
     return settings
 
@@ -53,18 +41,52 @@ def read_windows(env: Env = os.environ) -> WindowSettings:
 def read_min_cell(env: Env = os.environ) -> int:
     """Return the number of learners below which a row is suppressed. Raises SettingsError."""
     reader = Reader(env)
-    found = reader.parsed("WINDOW_MIN_CELL", _min_cell, "a whole number from 1 to 1000000", 5)
+    found = _min_cell_of(reader)
     reader.done()
     return found
 
 
-def check(env: Env = os.environ) -> None:
-    """Raise SettingsError where a setting of a refresh of windows is missing or unusable."""
-    read_settings(env)
-    read_windows(env)
-    read_min_cell(env)
-    if not windows_wanted(env):
-        raise SettingsError("not set in this environment: WINDOW_SOURCE")
+def read_max_delay(env: Env = os.environ) -> timedelta:
+    """Return how long after its end a window may be missing before a person is told. Raises SettingsError."""
+    reader = Reader(env)
+    delay = _max_delay_of(reader)
+    reader.done()
+    return delay
+
+
+def window_problems(env: Env = os.environ) -> Sequence[str]:
+    """Return what is wrong with the settings of the windows, by name and without values; nothing where none is set."""
+    reader = Reader(env)
+    if windows_wanted(env):
+        _windows_of(reader)
+        _min_cell_of(reader)
+        _max_delay_of(reader)
+    return reader.problems
+
+
+def _windows_of(reader: Reader) -> WindowSettings:
+    timezone = reader.parsed(
+        "WINDOW_TIMEZONE" if reader.env.get("WINDOW_TIMEZONE", "").strip() else "REFRESH_TIMEZONE",
+        lambda name: ZoneInfo(name).key,
+        "an IANA time zone such as Europe/Berlin",
+        "UTC",
+    )
+    start = reader.parsed("WINDOW_START", date.fromisoformat, _DATE, date(2024, 1, 1))
+    return WindowSettings(
+        cron=" ".join(reader.text("WINDOW_CRON").split()),
+        timezone=timezone,
+        start=datetime(start.year, start.month, start.day, tzinfo=ZoneInfo(timezone)),
+        bootstrap=timedelta(days=reader.parsed("WINDOW_BOOTSTRAP_DAYS", _days, _DAYS, 7)),
+        late=timedelta(days=reader.parsed("WINDOW_LATE_DAYS", _days, _DAYS, 7)),
+    )
+
+
+def _min_cell_of(reader: Reader) -> int:
+    return reader.parsed("WINDOW_MIN_CELL", _min_cell, "a whole number from 1 to 1000000", 5)
+
+
+def _max_delay_of(reader: Reader) -> timedelta:
+    return timedelta(seconds=reader.seconds("WINDOW_MAX_DELAY"))
 
 
 def _days(text: str) -> int:
