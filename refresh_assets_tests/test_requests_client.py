@@ -205,6 +205,14 @@ def test_a_naive_time_is_refused(counter: Counter, call: Any) -> None:
         call(counter.conn, "tonight", datetime(2026, 1, 4, 12))  # noqa: DTZ001 - what is refused
 
 
+@pytest.mark.parametrize("end", [datetime.min, datetime.max, datetime(9999, 6, 1)])  # noqa: DTZ901, DTZ001
+@pytest.mark.parametrize("hours", [-12, 0, 14])
+def test_a_time_at_an_end_of_the_calendar_is_refused(counter: Counter, end: datetime, hours: int) -> None:
+    with pytest.raises(BadRequestError, match="does not lie within the years 2 to 9998"):
+        client.schedule_if_not_exists(counter.conn, "tonight", end.replace(tzinfo=timezone(timedelta(hours=hours))))
+    assert counter.states() == {}
+
+
 def test_a_priority_that_the_column_does_not_hold_is_refused(counter: Counter) -> None:
     with pytest.raises(BadRequestError, match="priority 40000"):
         client.schedule_if_not_exists(counter.conn, "tonight", NOON, priority=40_000)

@@ -66,6 +66,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         ("REFRESH_REQUESTS_SCHEMA", "pg_mine"),
         ("REFRESH_REQUESTS_SCHEMA", "etl"),
         ("REFRESH_REQUESTS_SCHEMA", "dagster"),
+        ("REFRESH_REQUESTS_SCHEMA", "refresh_daemon"),
         ("REFRESH_REQUESTS_SCHEMA", "x" * 64),
         ("REFRESH_REQUEST_ATTEMPTS", "0"),
         ("REFRESH_REQUEST_ATTEMPTS", "often"),

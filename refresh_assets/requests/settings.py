@@ -13,7 +13,7 @@ GROWTH = 4.0
 LONGEST_DELAY = 3600.0
 _LONGEST_NAME = 63
 _MOST_ATTEMPTS = 100
-_OTHERS = ("information_schema", "dagster", "refresh_alerts")
+_OTHERS = ("information_schema", "dagster", "refresh_alerts", "refresh_daemon")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from refresh_assets.errors import RefreshError
 TASK = "refresh"
 LONGEST_NAME = 100
 LARGEST_DATA = 65_536
+# As the table has it.
+EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=timezone.utc), datetime(9998, 12, 31, tzinfo=timezone.utc)
 PRIORITIES = range(-32_768, 32_768)
 
 
@@ -32,13 +34,18 @@ def checked_name(instance: str) -> str:
 
 
 def checked_time(when: datetime | None) -> datetime | None:
-    """Return an instant in UTC; None is now, by the database's clock. Raises BadRequestError for a naive one."""
+    """Return an instant in UTC; None is now, by the database's clock.
+
+    Raises BadRequestError for a naive one, and for one outside of the years 2 to 9998.
+    """
     if when is None:
         return None
     if when.tzinfo is None or when.utcoffset() is None:
         raise BadRequestError(
             f"the time {when.isoformat()} has no time zone; give one, as in {when.isoformat(timespec='seconds')}+00:00"
         )
+    if not EARLIEST <= when <= LATEST:
+        raise BadRequestError(f"the time {when.isoformat()} does not lie within the years 2 to 9998")
     return when.astimezone(timezone.utc)
 
 
