@@ -205,7 +205,8 @@ def test_of_two_starts_at_once_one_loads_and_the_other_says_why_not(log: LogShop
         first = log.shop.start("windows", "run", *SPAN)
         deadline = time.monotonic() + 60
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        while log.shop.rows(waits) != [(1,)] and time.monotonic() < deadline:
+        while log.shop.rows(waits) != [(1,)]:
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         code, lines, err = log.run(*SPAN)
     assert (code, err) == (0, "")
@@ -229,7 +230,8 @@ def test_a_run_that_is_ended_leaves_rows_and_marker_together_and_is_told_as_fail
     process = log.shop.start("windows", "run", *SPAN)
     deadline = time.monotonic() + 60
     sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
-    while log.shop.rows(sleeps) != [(1,)] and time.monotonic() < deadline:
+    while log.shop.rows(sleeps) != [(1,)]:
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     out, _err = process.communicate(timeout=60)
