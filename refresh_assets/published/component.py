@@ -72,11 +72,7 @@ class PublishedTable(dg.Component, dg.Model, dg.Resolvable):
             file=self.file,
             key=tuple(self.key),
             columns=tuple(column.declaration() for column in self.columns),
-            filter=None
-            if self.filter is None
-            else RowFilter(
-                self.filter.column, tuple(value.strip() for value in self.filter.values), self.filter.setting
-            ),
+            filter=self.filter.declaration() if self.filter else None,
             transform_version=self.transform_version,
             schema_version=self.schema_version,
             shrink_limit=self.shrink_limit,

@@ -15,7 +15,6 @@ from pydantic import PrivateAttr
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.cache import Cache
 from refresh_assets.published.fence import Fence, open_fence
 from refresh_assets.published.files import PublishedFile, cache_of, checked
 from refresh_assets.published.glance import glance
@@ -75,13 +74,12 @@ class PublishedFileIOManager(dg.ConfigurableIOManager):
         if own is not None:
             return own
         asset = context.asset_key.to_user_string()
-        sha256 = _last_metadata(context).get("sha256")
+        told = _last_metadata(context)
+        sha256 = told.get("sha256")
         if sha256 is None:
             raise RefreshError(f"no file was ever fetched; materialize `{asset}` first")
         with masking():
-            cache: Cache = cache_of(read_settings())
-            told = _last_metadata(context)
-            cached = cache.get(str(sha256.value))
+            cached = cache_of(read_settings()).get(str(sha256.value))
             if cached is None:
                 raise RefreshError(
                     f"the file of the last materialization (sha256 {sha256.value}) is not in the cache of this host; "

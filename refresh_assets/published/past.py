@@ -91,14 +91,11 @@ def told_loads(settings: Settings, files: Mapping[str, str], table: str | None, 
 def load_of(settings: Settings, load_id: int) -> PastLoad:
     """Return the load of a number. Raises RefreshError where the history has none."""
     with _looking(settings) as conn:
-        found = history.past_loads(conn, settings.schema, limit=1, load_id=load_id) if _there(conn, settings) else []
+        there = history.exists(conn, settings.schema)
+        found = history.past_loads(conn, settings.schema, limit=1, load_id=load_id) if there else []
     if not found:
         raise RefreshError(f"there is no load {load_id}; `refresh-assets history` lists them")
     return found[0]
-
-
-def _there(conn: Connection, settings: Settings) -> bool:
-    return history.exists(conn, settings.schema)
 
 
 def _with_changes(loads: list[PastLoad], most: int) -> list[tuple[PastLoad, tuple[str, ...]]]:

@@ -36,7 +36,7 @@ VALUES (
     extract(epoch FROM clock_timestamp() - transaction_timestamp()), {drifted}, {shrink_accepted},
     {fingerprint}, {fingerprint_modulus}, {transform_fingerprint}, {schema_fingerprint}, {instead_of}
 )
-RETURNING load_id, loaded_at, seconds
+RETURNING load_id, loaded_at
 
 -- name: prune_loads
 DELETE FROM {schema}.refresh_loads
