@@ -20,11 +20,11 @@ from dagster._core.storage.tags import SCHEDULE_NAME_TAG
 
 from refresh_assets.alerts.heartbeat import Heartbeat
 from refresh_assets.alerts.limits import usable_limits
-from refresh_assets.alerts.naming import STARTED_BY_TAG
 from refresh_assets.alerts.ping import ping
 from refresh_assets.alerts.problems import alert_problems
 from refresh_assets.alerts.settings import ping_url_of
 from refresh_assets.reasons import step_reasons
+from refresh_assets.recorded import STARTED_BY_TAG
 from refresh_assets.settings import Env, Reader
 
 # Found again in the plan of a run, so that only runs which should have a heartbeat are missed without one.

@@ -16,8 +16,7 @@ from dagster._core.storage.tags import (
 
 from refresh_assets.alerts.owner import OWNER_TAG
 from refresh_assets.alerts.text import counted, listed
-
-STARTED_BY_TAG = "refresh/started_by"
+from refresh_assets.recorded import STARTED_BY_TAG
 
 
 def about_run(run: dg.DagsterRun, tables: Sequence[str]) -> str:

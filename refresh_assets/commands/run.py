@@ -72,13 +72,13 @@ def refreshed(
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return _failed(tables, RefreshError("the run was ended before it began; nothing was changed"))
     except RefreshError as error:
-        _tell_person(tables, error)
+        tell_person(tables, error)
         return _failed(tables, error)
     except Exception as error:  # noqa: BLE001 - told, whatever it is, and the process ends
         from refresh_assets.secrets import mask
 
         click.echo(mask(traceback.format_exc()), err=True)
-        _tell_person(tables, error)
+        tell_person(tables, error)
         return _failed(tables, error)
     for text in found.failed_checks:
         click.echo(f"check failed: {text}", err=True)
@@ -101,12 +101,12 @@ def _tell_wrong_settings() -> None:
         click.echo(f"a setting of alerts cannot be used: {problem}", err=True)
 
 
-def _tell_person(tables: Sequence[str], error: BaseException) -> None:
+def tell_person(tables: Sequence[str], error: BaseException, command: str = "refresh-assets run") -> None:
     """Have a person told of a refresh that could not begin, for there is no run that would be found failed."""
     from refresh_assets.alerts.direct import could_not_begin
     from refresh_assets.published.table_report import reason
 
-    problem = could_not_begin(tables, reason(error))
+    problem = could_not_begin(tables, reason(error), command=command)
     if problem is not None:
         click.echo(f"nobody could be told of this by mail: {problem}", err=True)
 

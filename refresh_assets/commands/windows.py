@@ -1,4 +1,4 @@
-"""The commands `windows run` and `windows status`. Import what they need when they run."""
+"""The commands `windows …`. They import what they need when they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from refresh_assets.commands.quiet import quiet
-from refresh_assets.commands.run import COLLECT_AFTER_OBJECTS
+from refresh_assets.commands.run import COLLECT_AFTER_OBJECTS, tell_person
 from refresh_assets.errors import RefreshError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def windows() -> None:
-    """Load windows of the event log, and tell how they stand."""
+    """Load windows of the event log."""
 
 
 @windows.command()
@@ -92,14 +92,9 @@ def _failed(error: BaseException) -> Sequence[WindowReport]:
 
 
 def _tell_person(error: BaseException) -> None:
-    """Have a person told of windows that could not begin to load, for there is no run that would be found failed."""
-    from refresh_assets.alerts.direct import could_not_begin
-    from refresh_assets.published.table_report import reason
     from refresh_assets.windows.state import JOB
 
-    problem = could_not_begin([JOB], reason(error), command="refresh-assets windows run")
-    if problem is not None:
-        click.echo(f"nobody could be told of this by mail: {problem}", err=True)
+    tell_person([JOB], error, "refresh-assets windows run")
 
 
 def _log_line(level: str, text: str) -> str:
