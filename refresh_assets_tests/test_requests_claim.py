@@ -82,7 +82,7 @@ def test_rows_of_other_task_names_are_left_alone_and_told(counter: Counter) -> N
     assert counter.names() == []
     prune(counter.own)
     assert counter.sql(f"SELECT xmin::text, * FROM {TASKS}") == before
-    assert standing(counter.own, "refresh_requests").others == 1
+    assert standing(counter.own, "refresh_requests", "UTC").others == 1
 
 
 # Ends

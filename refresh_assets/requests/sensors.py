@@ -25,7 +25,7 @@ from refresh_assets.requests.standing import RequestsStatus, standing
 from refresh_assets.requests.storage import connect_requests, database_time
 from refresh_assets.requests.task import decode
 from refresh_assets.secrets import masked, masking
-from refresh_assets.settings import Env
+from refresh_assets.settings import Env, read_timezone
 
 Jobs = Sequence[dg.JobDefinition | UnresolvedAssetJobDefinition]
 # The kinds of requests that a repository can serve; the first one is meant where the data do not say.
@@ -85,7 +85,7 @@ def tick(context: dg.SensorEvaluationContext, kinds_of: KindsOf, env: Env = os.e
         room = max(0, min(CLAIMED_AT_ONCE, IN_WORK - in_work))
         runs = desk.runs(room, without_run=max(WITHOUT_RUN, 2 * timedelta(seconds=settings.interval)))
         prune(conn, schema=settings.schema)
-        status = standing(conn, settings.schema)
+        status = standing(conn, settings.schema, read_timezone(env))
     if status.others:
         _LOG.warning("requests: %s row(s) of other task names are left alone", status.others)
     if ledger.problems and not runs:

@@ -90,13 +90,13 @@ def requests_status(env: Env = os.environ) -> RequestsStatus | None:
         return standing(conn, schema, read_timezone(env)) if exist(conn, schema) else None
 
 
-def standing(conn: Connection, schema: str, timezone: str = "UTC") -> RequestsStatus:
-    """Count the requests."""
+def standing(conn: Connection, schema: str, zone: str) -> RequestsStatus:
+    """Count the requests; instants are told to people in the time zone of this IANA name."""
     values = {"task": TASK}
     name = sql.Identifier(schema)
     row: Any = conn.execute(_STANDING["standing"].format(schema=name), values).fetchone()
     parked: Any = conn.execute(_STANDING["parked"].format(schema=name), values).fetchone()
-    return RequestsStatus(*(*row, parked[0], timezone))
+    return RequestsStatus(*(*row, parked[0], zone))
 
 
 def _written(when: datetime | None) -> str | None:
