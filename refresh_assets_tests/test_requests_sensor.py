@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Sequence
 
 import pytest
 from click.testing import CliRunner
 
 from refresh_assets.alerts.owner import SETTLED_TAG
 from refresh_assets.cli import main
-from refresh_assets.requests import client
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.requests import client, ended
+from refresh_assets.requests.claim import InWork
 from refresh_assets.requests.sensors import IN_WORK
 from refresh_assets_tests.requests_clerk import ONE, Clerk
 from refresh_assets_tests.requests_fixtures import TASKS
@@ -61,6 +64,26 @@ def test_of_two_runs_for_one_request_the_second_does_nothing_and_nobody_is_told(
     clerk.look()
     assert (clerk.get("tonight").state, clerk.get("tonight").run_id) == ("done", first.run_id)
     assert clerk.told() == []
+
+
+def test_a_run_that_failed_ends_no_request_that_another_run_took_meanwhile(
+    clerk: Clerk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clerk.ask("tonight")
+    request, loser = clerk.one()
+    winner = clerk.create(request)
+    clerk.set_status(loser, "FAILURE")
+    in_work = ended.in_work
+
+    def then_the_other_begins(conn: Connection, *, schema: str | None = None) -> Sequence[InWork]:
+        found = in_work(conn, schema=schema)
+        clerk.begin(winner)
+        return found
+
+    monkeypatch.setattr(ended, "in_work", then_the_other_begins)
+    clerk.look()
+    found = clerk.get("tonight")
+    assert (found.state, found.run_id, found.failures) == ("running", winner.run_id, 0)
 
 
 def test_a_request_is_fenced_in_the_very_transaction_that_writes(clerk: Clerk) -> None:

@@ -96,8 +96,9 @@ class Ledger:
             return self.instance.get_run_by_id(claim.run_id)
         runs = self.instance.get_runs(dg.RunsFilter(tags={TOKEN_TAG: claim.token}))
         found = next((run for run in reversed([*runs]) if run.status != _UNSUBMITTED), None)
-        if found is not None:
-            bind(self.conn, claim.token, found.run_id, schema=self.settings.schema)
+        # Another run may have begun meanwhile: then it has the claim, and this one ends nothing.
+        if found is None or not bind(self.conn, claim.token, found.run_id, schema=self.settings.schema):
+            return None
         return found
 
     def _end(self, claim: InWork, run: dg.DagsterRun) -> None:
