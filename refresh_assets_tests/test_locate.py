@@ -15,7 +15,6 @@ from refresh_assets.published.locate import (
     first_wrong_width,
     record_at_copy_line,
     records,
-    records_numbered,
     records_with_keys,
 )
 
@@ -119,11 +118,6 @@ def test_the_first_row_of_another_width_is_found(path: Path, row: str, width: in
     found = first_wrong_width(*published(path, ['"1,1",2', row, "1"]))
     assert found is not None
     assert (found.line, len(found.values)) == (3, width)
-
-
-def test_rows_are_found_by_their_number(path: Path) -> None:
-    found = records_numbered(*published(path, ["1,a", '2,"b\n"', "3,c"]), [3, 1, 9])
-    assert {number: record.line for number, record in found.items()} == {1: 2, 3: 5}
 
 
 def test_rows_are_found_by_a_key_that_is_spelt_otherwise(path: Path) -> None:

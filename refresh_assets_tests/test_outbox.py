@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import psycopg
 import pytest
 
-from refresh_assets.alerts.outbox import Alert, Owed, connect_outbox, last, owed, prune, record
+from refresh_assets.alerts.outbox import Alert, Owed, connect_outbox, owed, prune, record
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.settings import SettingsError
@@ -87,17 +87,6 @@ def test_no_password_is_kept_in_the_outbox(outbox: Connection) -> None:
     env = {"HOME": "/nonexistent", "PGPASSWORD": "Tr0ub4dor"}
     record(outbox, Alert("key", "failed", "x", "with Tr0ub4dor", "with Tr0ub4dor", "with Tr0ub4dor"), env)
     assert rows(outbox, "subject, body, html") == [("with ***",) * 3]
-
-
-def test_the_newest_alert_about_a_table_is_found_by_its_kind(outbox: Connection) -> None:
-    for number, kind in enumerate(["failed", "recovered", "failed", "overdue"]):
-        record(outbox, alert(number, kind=kind))
-    record(outbox, alert(9, about="other"))
-    found = last(outbox, "datasets", ["failed", "recovered"])
-    assert found is not None
-    assert (found.event_key, found.kind, found.sent_at) == ("run:2:failed", "failed", None)
-    assert found.created_at.tzinfo is not None
-    assert last(outbox, "datasets", ["unknown"]) is None
 
 
 def test_what_is_owed_is_told_with_its_age_and_the_last_error(outbox: Connection) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -38,19 +37,6 @@ class Alert:
     subject: str
     body: str
     html: str = ""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """An alert in the outbox, without its texts; `sent_at` is None while the mail is owed."""
-
-    alert_id: int
-    event_key: str
-    kind: str
-    about: str
-    subject: str
-    created_at: datetime
-    sent_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ def create_tables(conn: Connection) -> None:
         # Only where absent: the role may lack the right to create a schema that somebody else made for it.
         if no_schema:
             conn.execute(_CREATE["schema"])
-        for statement in ("outbox", "due_index", "about_index"):
+        for statement in ("outbox", "due_index"):
             conn.execute(_CREATE[statement])
 
 
@@ -109,12 +95,6 @@ def record(conn: Connection, alert: Alert, env: Env = os.environ) -> bool:
         },
     ).fetchone()
     return row is not None
-
-
-def last(conn: Connection, about: str, kinds: Sequence[str]) -> Recorded | None:
-    """Return the newest alert of these kinds about a table or job."""
-    row: Any = conn.execute(_OUTBOX["last"], {"about": _about(about), "kinds": list(kinds)}).fetchone()
-    return Recorded(*row) if row else None
 
 
 def owed(conn: Connection) -> Owed:

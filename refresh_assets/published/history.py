@@ -62,8 +62,6 @@ class PastLoad:
     job_key: str
     rows_staged: int
     fingerprint: Fingerprint
-    transform_fingerprint: str
-    schema_fingerprint: str
     parts: Mapping[str, Any]
     file: str
     run_id: str | None

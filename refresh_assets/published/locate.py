@@ -61,18 +61,6 @@ def first_wrong_width(path: Path, layout: Layout) -> Record | None:
     return next((record for record in records(path, layout) if len(record.values) != width), None)
 
 
-def records_numbered(path: Path, layout: Layout, numbers: Collection[int]) -> dict[int, Record]:
-    """Return the rows with these ordinal numbers, 1 being the first behind the header; others are left out."""
-    wanted = set(numbers)
-    found: dict[int, Record] = {}
-    for number, row in enumerate(_raw_rows(path, layout), start=1):
-        if len(found) == len(wanted):
-            break
-        if number in wanted:
-            found[number] = _record(row, layout)
-    return found
-
-
 def records_with_keys(
     path: Path,
     layout: Layout,

@@ -36,12 +36,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class InWork:
-    """A claimed request and its run; `run_id` is None while there is none, `started` says that its process began."""
+    """A claimed request and its run; `run_id` is None while there is none."""
 
     instance: str
     token: str
     run_id: str | None
-    started: bool
 
 
 def claim(

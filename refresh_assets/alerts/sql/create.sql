@@ -27,6 +27,3 @@ CREATE TABLE IF NOT EXISTS refresh_alerts.alert_outbox (
 -- name: due_index
 CREATE INDEX IF NOT EXISTS alert_outbox_due ON refresh_alerts.alert_outbox (next_attempt_at, alert_id)
 WHERE sent_at IS NULL
-
--- name: about_index
-CREATE INDEX IF NOT EXISTS alert_outbox_about ON refresh_alerts.alert_outbox (about, alert_id DESC)

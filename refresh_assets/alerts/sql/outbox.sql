@@ -4,13 +4,6 @@ VALUES (%(event_key)s, %(kind)s, %(about)s, %(subject)s, %(body)s, %(html)s)
 ON CONFLICT (event_key) DO NOTHING
 RETURNING alert_id
 
--- name: last
-SELECT alert_id, event_key, kind, about, subject, created_at, sent_at
-FROM refresh_alerts.alert_outbox
-WHERE about = %(about)s AND kind = ANY (%(kinds)s)
-ORDER BY alert_id DESC
-LIMIT 1
-
 -- name: owed
 SELECT
     count(*),

@@ -6,9 +6,8 @@ SELECT job_key, parts FROM {schema}.refresh_state WHERE job = {job}
 
 -- name: past_loads
 SELECT
-    load_id, loaded_at, job_key, rows_staged, rows_kept, fingerprint, fingerprint_modulus,
-    transform_fingerprint, schema_fingerprint, parts, job, run_id, added, changed, removed, seconds, drifted,
-    shrink_accepted,
+    load_id, loaded_at, job_key, rows_staged, rows_kept, fingerprint, fingerprint_modulus, parts, job,
+    run_id, added, changed, removed, seconds, drifted, shrink_accepted,
     -- A table of an earlier version has no such column until the next load.
     to_jsonb(refresh_loads) ->> 'instead_of'
 FROM {schema}.refresh_loads

@@ -121,7 +121,7 @@ WHERE
 RETURNING claim.task_instance
 
 -- name: in_work
-SELECT task.task_instance, claim.token::text, claim.run_id, claim.started_at IS NOT NULL
+SELECT task.task_instance, claim.token::text, claim.run_id
 FROM {schema}.scheduled_tasks AS task
 JOIN {schema}.request_claims AS claim
     ON claim.task_name = task.task_name AND claim.task_instance = task.task_instance
