@@ -74,6 +74,21 @@ def test_a_body_that_is_cut_short_is_fetched_again(
     assert server.asked(name) == 3
 
 
+def test_a_file_that_went_after_it_was_listed_is_looked_for_under_its_new_name(
+    server: PublishingServer, tmp_path: Path, counting: Counting
+) -> None:
+    server.script(f"{PREFIX}tracking.log-2%20a.gz", Answer(status=404), Answer())
+    assert counting.cells(logs_at(server.base + PREFIX, tmp_path), [window()])[PLAY][:2] == (6, 3)
+
+
+def test_a_file_that_is_listed_and_never_there_is_told(
+    server: PublishingServer, tmp_path: Path, counting: Counting
+) -> None:
+    server.script(f"{PREFIX}tracking.log-2%20a.gz", Answer(status=404))
+    with pytest.raises(RefreshError, match=r"went each of the 3 times .*log-2%20a.gz: the server answered 404"):
+        counting.cells(logs_at(server.base + PREFIX, tmp_path), [window()])
+
+
 @pytest.mark.parametrize(
     ("status", "words"), [(404, "not published there; WINDOW_LOGS says"), (401, "WINDOW_LOGS may")]
 )

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+_GONE = {404, 410}
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _MEANING = {
     206: "a part of the file that nobody asked for",
@@ -23,6 +24,10 @@ _MEANING = {
 
 class Refused(Exception):  # noqa: N818
     """Another attempt would end alike; the text goes behind an address."""
+
+
+class Gone(Refused):
+    """There is no such file, or there is none any more."""
 
 
 class Transient(Exception):  # noqa: N818
@@ -49,7 +54,7 @@ def check_status(answer: httpx.Response, redirected_to: str | None, setting: str
         text += f" at {shown(redirected_to)}"
     if status in _TRANSIENT:
         raise Transient(text, retry_after(answer))
-    raise Refused(text)
+    raise Gone(text) if status in _GONE else Refused(text)
 
 
 def retry_after(answer: httpx.Response) -> float | None:

@@ -19,8 +19,8 @@ import tenacity
 from refresh_assets.base_url import BaseUrl
 from refresh_assets.published import event_loop
 from refresh_assets.published.body import BodyError, CutShortError, decoder
-from refresh_assets.published.http_answer import Refused, Transient, check_status, shown
-from refresh_assets.published.transfer import Deadline, FetchError, Progress, Sink
+from refresh_assets.published.http_answer import Gone, Refused, Transient, check_status, shown
+from refresh_assets.published.transfer import Deadline, FetchError, GoneError, Progress, Sink
 
 ATTEMPTS = 4
 CONNECT_SECONDS = 10.0
@@ -76,6 +76,8 @@ class _Transfer:
         except Transient as error:
             made = f"; {self.made} attempts were made" if self.made > 1 else ""
             raise FetchError(f"{self.address}: {error}{made}{_late(error, self.deadline)}") from error
+        except Gone as error:
+            raise GoneError(f"{self.address}: {error}") from error
         except (Refused, BodyError) as error:
             raise FetchError(f"{self.address}: {error}") from error
 

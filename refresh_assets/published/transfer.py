@@ -17,6 +17,10 @@ class FetchError(RefreshError):
     """A published file did not come; the text names its address, without credentials."""
 
 
+class GoneError(FetchError):
+    """There is no file at the address."""
+
+
 class Sink(Protocol):
     """Takes one body; `size` is how many bytes of it have come."""
 

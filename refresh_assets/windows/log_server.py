@@ -16,7 +16,7 @@ import httpx
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.http_source import CONNECT_SECONDS, HttpSource
-from refresh_assets.published.transfer import Deadline, Memory
+from refresh_assets.published.transfer import Deadline, GoneError, Memory
 from refresh_assets.windows.log_folder import MOST_FILES, LogFile
 from refresh_assets.windows.source_settings import LogSettings
 
@@ -90,12 +90,20 @@ class LogServer:
 
     @contextmanager
     def open(self, file: LogFile) -> Iterator[BinaryIO]:
-        """Fetch a file to the disk and open it; it is gone afterwards."""
+        """Fetch a file to the disk and open it; it is gone afterwards.
+
+        Raises FileNotFoundError where the server lists a file and does not have it, RefreshError otherwise.
+        """
         folder = self.settings.home / "windows"
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as spool:
             deadline = Deadline.after(self.settings.http_timeout)
-            self._source.fetch(file.name, _Spool(spool, self.settings.max_bytes), deadline, fresh=True)
+            try:
+                self._source.fetch(file.name, _Spool(spool, self.settings.max_bytes), deadline, fresh=True)
+            except GoneError as error:
+                if not self.settings.base.is_folder:
+                    raise
+                raise FileNotFoundError(str(error)) from error
             spool.seek(0)
             yield spool
 

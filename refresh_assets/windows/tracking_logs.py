@@ -103,17 +103,19 @@ class TrackingLogs:
         """Read the files, anew where one was rotated meanwhile, and remember what they hold."""
         folder = _folder(self.settings)
         catalogue = Catalogue(self.settings.home, self.settings.base.url)
+        why = ""
         for _ in range(ROUNDS):
             files = _Round(folder, catalogue, windows)
             try:
                 facts = one_round(files)
                 files.end()
-            except _Rotated:
+            except _Rotated as rotated:
+                why = str(rotated)
                 continue
             return facts
         raise RefreshError(
             f"the files in {self.settings.base.url} took other names or went each of the {ROUNDS} times that they were "
-            "read; run again when they are rotated less often"
+            f"read; run again when they are rotated less often{why}"
         )
 
     def _check_broken(
@@ -144,7 +146,7 @@ class _Round:
         self._spans = Spans(windows)
         self._read: dict[LogFile, FileFacts] = {}
         self._bytes = 0
-        self._gone = False
+        self._gone: OSError | None = None
         self.listed = folder.files()
         self.dear = folder.remote and any(file.version is None for file in self.listed)
         self._names = {file.name for file in self.listed}
@@ -169,9 +171,9 @@ class _Round:
             with self._folder.open(file) as opened:
                 texts = self._counted(blocks(opened), progress)
                 facts = Scan(file.name, self._spans, rows, write).read(lines(self._whole(file, texts)))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             # An error would break off the COPY, and with it the transaction that the next round needs.
-            self._gone = True
+            self._gone = error
             return FileFacts()
         self._read[file] = facts
         return facts
@@ -180,7 +182,9 @@ class _Round:
         """Remember what was found. Raises _Rotated where another file has taken a name meanwhile, or one is gone."""
         now = self._folder.files()
         nodes = {file.name: file.node for file in now}
-        if self._gone or nodes != {file.name: file.node for file in self.listed}:
+        if self._gone is not None:
+            raise _Rotated(f" ({self._gone})")
+        if nodes != {file.name: file.node for file in self.listed}:
             raise _Rotated
         unchanged = set(now)
         for file, facts in self._read.items():
