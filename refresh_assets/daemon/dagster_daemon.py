@@ -25,10 +25,12 @@ from refresh_assets.daemon.register import connect_register
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.daemon.workspace import Workspace
 from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.queries import queries
 from refresh_assets.secrets import masked
 from refresh_assets.settings import Env
 from refresh_assets.stopping import Stopping
 
+_REGISTER = queries("refresh_assets.daemon", "sql/register.sql")
 _LOOK = 0.1
 _MOMENT = 0.01
 _ACTIVE = [
@@ -147,7 +149,7 @@ class DagsterDaemon:
         try:
             # Two that make Dagster's tables at the same moment can be in each other's way.
             with connect_register(self._env) as conn, conn.transaction():
-                conn.execute("SELECT pg_advisory_xact_lock(hashtext('refresh:create:dagster tables'))")
+                conn.execute(_REGISTER["dagster_lock"])
                 return dg.DagsterInstance.get()
         except (sqlalchemy.exc.SQLAlchemyError, DagsterPostgresException) as error:
             raise RefreshError(f"Dagster's storage cannot be had: {masked(error, self._env)}") from error

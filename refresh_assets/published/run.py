@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from refresh_assets.definitions import build_defs, declared_tables
+from refresh_assets.definitions import build_defs, declarations
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.assets import MANIFEST
 from refresh_assets.published.choice import Wish
@@ -50,13 +50,7 @@ class House:
 
 def declared_files() -> dict[str, str]:
     """Return the published file of each declared table, whatever the settings. Raises DeclarationError."""
-    return {
-        spec.key.to_user_string().removesuffix(TABLE_SUFFIX): str(spec.metadata["file"])
-        for asset in declared_tables().assets or ()
-        if isinstance(asset, dg.AssetsDefinition)
-        for spec in asset.specs
-        if "file" in spec.metadata
-    }
+    return {table.name: table.file for table in declarations()}
 
 
 class Refreshed(NamedTuple):

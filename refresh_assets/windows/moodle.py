@@ -90,9 +90,7 @@ class MoodleLog:
                 statement_seconds=self.settings.statement_timeout,
                 session=True,
             )
-            log.execute("SET default_transaction_read_only = on")
-            # With row security on, events that a policy hides would be left out without a word; off, it is an error.
-            log.execute("SET row_security = off")
+            log.execute(_SQL["session"])
             yield log
 
     def _composed(self, log: Connection, statement: str, windows: Sequence[Window]) -> sql.Composed:

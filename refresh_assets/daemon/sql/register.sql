@@ -6,6 +6,9 @@ SELECT
 -- name: create_lock
 SELECT pg_advisory_xact_lock(hashtext('refresh:create:refresh_daemon'))
 
+-- name: dagster_lock
+SELECT pg_advisory_xact_lock(hashtext('refresh:create:dagster tables'))
+
 -- name: schema
 CREATE SCHEMA IF NOT EXISTS refresh_daemon
 
