@@ -82,6 +82,16 @@ def test_a_table_that_was_verified_in_the_future_is_overdue_in_the_end(tower: Wa
     assert "[refresh] datasets is overdue: not verified for 9 d 0 h" in tower.subjects()
 
 
+def test_of_verifications_in_the_future_only_the_last_one_of_a_table_is_remembered(tower: Watchtower) -> None:
+    tower.look()
+    tower.sql("INSERT INTO refresh_alerts.spell VALUES ('verified ahead of time', 'an earlier run', now())")
+    verified(tower, -365)
+    tower.look()
+    found = tower.sql("SELECT about FROM refresh_alerts.spell WHERE kind = 'verified ahead of time'")
+    assert len(found) == 1
+    assert found != [("an earlier run",)]
+
+
 def test_a_table_that_was_first_seen_in_the_future_is_overdue_in_the_end(tower: Watchtower) -> None:
     tower.look()
     tower.sql(f"UPDATE refresh_alerts.spell SET began_at = began_at + {A_YEAR} WHERE kind = 'watched'")

@@ -24,10 +24,9 @@ from refresh_assets.settings import Env, Reader, read_timezone
 
 # What happened longer before the very first look than this is history.
 FIRST_LOOK_BACK = timedelta(hours=24)
-
-
 # So far the clocks of hosts may be apart.
 FAST = timedelta(minutes=5)
+_AHEAD = "verified ahead of time"
 
 
 class LookFailedError(RefreshError):
@@ -68,8 +67,11 @@ class Look:
     @cached_property
     def verified(self) -> Mapping[str, Verification]:
         """When each table was last verified, where it ever was."""
-        found = ((table, verification(self.instance, table)) for table in self.declared.files)
-        return {table: self._dated(verified) for table, verified in found if verified}
+        looked = ((table, verification(self.instance, table)) for table in self.declared.files)
+        found = {table: verified for table, verified in looked if verified}
+        runs = {verified.run_id for verified in found.values()}
+        self.memory.end(_AHEAD, [run_id for run_id in self.memory.spells(_AHEAD) if run_id not in runs])
+        return {table: self._dated(verified) for table, verified in found.items()}
 
     def alert(self, event_key: str, kind: str, facts: Facts) -> Alert:
         """Put facts into words, with the time zone and this host."""
@@ -104,7 +106,7 @@ class Look:
         """Date what a host with a fast clock verified by when it was first seen: none is verified in the future."""
         if verified.at <= self.now + FAST:
             return verified
-        return replace(verified, at=self.memory.begin("verified ahead of time", verified.run_id, self.now))
+        return replace(verified, at=self.memory.begin(_AHEAD, verified.run_id, self.now))
 
     @cached_property
     def timezone(self) -> str:
