@@ -97,6 +97,9 @@ class Reader:
     def seconds(self, name: str) -> float:
         return self.parsed(name, _seconds, _SECONDS, _MAX_SECONDS)
 
+    def count(self, name: str) -> int:
+        return self.parsed(name, _count, "a whole number above 0", 1)
+
     def port(self, name: str) -> int | None:
         return self.parsed(name, _port, "a port number", 0) or None
 
@@ -135,13 +138,13 @@ def settings_of(reader: Reader) -> Settings:
         postgres=_postgres(reader),
         base=_base(reader),
         schema=_schema(reader),
-        http_timeout=reader.parsed("REFRESH_HTTP_TIMEOUT", _seconds, _SECONDS, 300.0),
-        lock_timeout=reader.parsed("REFRESH_LOCK_TIMEOUT", _seconds, _SECONDS, 30.0),
-        statement_timeout=reader.parsed("REFRESH_STATEMENT_TIMEOUT", _seconds, _SECONDS, 3600.0),
+        http_timeout=reader.seconds("REFRESH_HTTP_TIMEOUT"),
+        lock_timeout=reader.seconds("REFRESH_LOCK_TIMEOUT"),
+        statement_timeout=reader.seconds("REFRESH_STATEMENT_TIMEOUT"),
         timezone=_timezone(reader),
         home=_home(reader),
-        cache_files=reader.parsed("REFRESH_CACHE_FILES", _count, "a whole number above 0", 20),
-        cache_bytes=reader.parsed("REFRESH_CACHE_BYTES", _count, "a whole number above 0", 10_000_000_000),
+        cache_files=reader.count("REFRESH_CACHE_FILES"),
+        cache_bytes=reader.count("REFRESH_CACHE_BYTES"),
     )
     reader.list("REFRESH_LICENSES")
     return settings

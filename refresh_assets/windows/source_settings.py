@@ -108,7 +108,7 @@ def read_logs(env: Env = os.environ) -> LogSettings:
         broken_share=reader.parsed("WINDOW_BROKEN_SHARE", _share, "a number from 0 to 1", 0.05),
         home=read_home(env),
         http_timeout=reader.seconds("REFRESH_HTTP_TIMEOUT"),
-        max_bytes=reader.parsed("REFRESH_CACHE_BYTES", int, "a whole number above 0", 0),
+        max_bytes=reader.count("REFRESH_CACHE_BYTES"),
     )
     reader.done()
     return settings
