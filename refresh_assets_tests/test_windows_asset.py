@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ from refresh_assets import cron
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import SettingsError
 from refresh_assets.windows import desk as desk_module
-from refresh_assets.windows import grid
+from refresh_assets.windows import grid, session
 from refresh_assets.windows.assets import METRICS
 from refresh_assets.windows.checks import CHECKS
 from refresh_assets.windows.definitions import windows_defs
 from refresh_assets.windows.partitions import partitions
 from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE, only_due_config
 from refresh_assets.windows.settings import read_windows
-from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
+from refresh_assets.windows.source import Seen
+from refresh_assets.windows.window import Window
+from refresh_assets_tests.windows_fixtures import LookingTable, WindowDesk, at, crowd, day
 
 TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -227,6 +230,23 @@ def test_a_due_run_loads_stale_windows_beside_its_own(windows: WindowDesk, house
     assert house.execute(request.tags, request.run_config).success
     assert windows.events() == {days_ago(4): {"oak": 9}}
     assert house.status(days_ago(4), days_ago(1)) == [MATERIALIZED, MATERIALIZED]
+
+
+def test_a_look_at_the_log_may_take_longer_than_a_session_with_locks_may_be_idle(
+    windows: WindowDesk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "IDLE_SECONDS", 2)
+    look = LookingTable.look
+
+    def slow(source: LookingTable, wanted: Sequence[Window]) -> Mapping[Window, Seen]:
+        time.sleep(2.5)
+        return look(source, wanted)
+
+    monkeypatch.setattr(LookingTable, "look", slow)
+    windows.load(day(days_ago(2)))
+    result = house.run(days_ago(1), days_ago(1), only_due=True)
+    assert result.success
+    assert [check.check_name for check in result.get_asset_check_evaluations() if not check.passed] == []
 
 
 def test_late_events_are_shown_as_a_failed_check_until_they_are_counted(windows: WindowDesk, house: House) -> None:

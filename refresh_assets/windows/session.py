@@ -17,12 +17,17 @@ _LOAD = queries("refresh_assets.windows", "sql/load.sql")
 def prepare(conn: Connection, *, lock_seconds: float, statement_seconds: float) -> None:
     """Make the session the same for every role and host, with an end to every wait."""
     conn.execute(_LOAD["session"])
-    conn.execute(_LOAD["vanish"].format(idle=sql.Literal(IDLE_SECONDS * 1000)))
+    conn.execute(_LOAD["vanish"])
     limit(conn, lock_seconds=lock_seconds, statement_seconds=statement_seconds, session=True)
 
 
 def try_locks(conn: Connection, schema: str, windows: Sequence[Window]) -> list[Window]:
-    """Take the advisory locks of these windows for the session; return those that no other session holds."""
+    """Take the advisory locks of these windows for the session; return those that no other session holds.
+
+    Until `unlock` the session must not be idle for longer than five minutes. Without locks it may: a look at a large
+    log takes its time.
+    """
+    conn.execute(_LOAD["idle"].format(idle=sql.Literal(IDLE_SECONDS * 1000)))
     with conn.transaction():
         conn.execute(_LOAD["gate"].format(schema=sql.Literal(schema)))
         rows: Any = conn.execute(
@@ -36,3 +41,4 @@ def try_locks(conn: Connection, schema: str, windows: Sequence[Window]) -> list[
 def unlock(conn: Connection) -> None:
     """Give back all advisory locks of the session."""
     conn.execute(_LOAD["unlock"])
+    conn.execute(_LOAD["idle_as_before"])

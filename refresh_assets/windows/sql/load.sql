@@ -7,16 +7,22 @@ SELECT
     set_config('row_security', 'off', false)
 
 -- name: vanish
--- A host that is gone, or frozen, must not keep its locks for hours.
+-- A host that is gone must not keep its locks for hours.
 SELECT set_config(name, wanted, false)
 FROM pg_settings
 JOIN (
     VALUES
         ('tcp_keepalives_idle', '30'),
         ('tcp_keepalives_interval', '10'),
-        ('tcp_keepalives_count', '3'),
-        ('idle_session_timeout', {idle}::text)
+        ('tcp_keepalives_count', '3')
 ) AS wishes (name, wanted) USING (name)
+
+-- name: idle
+-- A frozen one least of all. Older servers have no such time-out.
+SELECT set_config(name, {idle}::text, false) FROM pg_settings WHERE name = 'idle_session_timeout'
+
+-- name: idle_as_before
+SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name = 'idle_session_timeout'
 
 -- name: gate
 -- So that two starts at once do not share the windows among them: the first takes all that it wants.
