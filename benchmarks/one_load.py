@@ -14,10 +14,10 @@ from generate import ALLOWED
 from psycopg import sql
 
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.declaration import Column, RowFilter, Table
-from refresh_assets.published.dialect import scan
-from refresh_assets.published.load import Load
-from refresh_assets.published.replace import replace
+from refresh_assets.published.csv_file.dialect import scan
+from refresh_assets.published.table.declaration import Column, RowFilter, Table
+from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.replace import replace
 from refresh_assets.settings import read_postgres
 
 DATASETS = Table(

@@ -26,7 +26,7 @@ from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.postgres.rights import CHANGE, lacking_rights, lacking_storage, may_stage
 from refresh_assets.published.files import publisher_of
-from refresh_assets.published.history import TABLES as OWN_TABLES
+from refresh_assets.published.table.history import TABLES as OWN_TABLES
 from refresh_assets.requests.settings import requests_of
 from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked

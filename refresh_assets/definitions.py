@@ -14,11 +14,11 @@ from refresh_assets.alerts.limits import usable_interval, usable_limits
 from refresh_assets.alerts.sensors import failure_mail
 from refresh_assets.published.assets import manifest, publisher_asset
 from refresh_assets.published.component import PublishedTable
-from refresh_assets.published.declaration import DeclarationError, Table
 from refresh_assets.published.io_managers import ManifestIOManager, PublishedFileIOManager, TableIOManager
 from refresh_assets.published.openlineage import lineage_to_elsewhere
 from refresh_assets.published.presented import presented
 from refresh_assets.published.schedules import weekly_refresh, weekly_schedule
+from refresh_assets.published.table.declaration import DeclarationError, Table
 from refresh_assets.requestable import kinds_of_requests
 from refresh_assets.requests.fence import fence
 from refresh_assets.requests.runs import kept_alive

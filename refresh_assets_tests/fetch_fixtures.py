@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.fetch import Fetched, FetchError, Publisher
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.fetch import Fetched, FetchError, Publisher
 from refresh_assets_tests.publisher import PublishingServer, publishing
 
 NAME = "datasets.csv"

@@ -28,6 +28,8 @@ WINGS = {
     "defs": set(),
     "commands": set(),
 }
+# The rooms of a wing that has some, and which others each may know; the wing's own modules stand above them.
+ROOMS = {"published": {"csv_file": set(), "publisher": {"csv_file"}, "table": {"csv_file"}}}
 # What wires the wings together, and stands above all of them.
 BESIDE = {"definitions", "requestable", "cli", "check"}
 COMPOSITION = {f"refresh_assets.{name}" for name in BESIDE} | {
@@ -55,6 +57,11 @@ class Module:
     def wing(self) -> str | None:
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 and parts[1] in WINGS else None
+
+    @property
+    def room(self) -> str | None:
+        parts = self.name.split(".")
+        return parts[2] if len(parts) > 2 and parts[2] in ROOMS.get(self.wing or "", {}) else None
 
     @property
     def imports_dagster(self) -> bool:
@@ -120,6 +127,24 @@ def test_wings_know_only_the_lower_floor_of_the_wings_below_them() -> None:
         if other.wing not in (None, m.wing) and (other.wing not in WINGS[m.wing] or other.upper)
     ]
     assert wrong == []
+
+
+def test_a_room_knows_the_rooms_below_it_and_nothing_above() -> None:
+    wrong = [
+        (m.name, other.name)
+        for m in modules().values()
+        if m.room is not None
+        for other in imported_modules(m)
+        if other.wing == m.wing and other.room != m.room and other.room not in ROOMS[str(m.wing)][m.room]
+    ]
+    assert wrong == []
+
+
+def test_every_folder_of_a_wing_is_a_room_with_its_place() -> None:
+    folders = {path.parent.relative_to(ROOT / PACKAGE).parts for path in (ROOT / PACKAGE).glob("*/*/__init__.py")}
+    assert {(wing, room) for wing, room in folders if wing != "defs"} == {
+        (wing, room) for wing, rooms in ROOMS.items() for room in rooms
+    }
 
 
 def test_every_folder_of_the_product_is_a_wing_with_its_place() -> None:

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.cache import STALE_SECONDS, Cache
-from refresh_assets.published.cache_files import CachedFile, CacheError
+from refresh_assets.published.publisher.cache import STALE_SECONDS, Cache
+from refresh_assets.published.publisher.cache_files import CachedFile, CacheError
 
 BODY = b"key,title\n1,Mosses\n"
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -225,7 +225,7 @@ def test_files_of_others_in_the_folder_are_left_alone(cache):
 
 def in_process(cache: Cache, code: str, **options) -> subprocess.CompletedProcess[str]:
     script = (
-        "import sys; from pathlib import Path; from refresh_assets.published.cache import Cache\n"
+        "import sys; from pathlib import Path; from refresh_assets.published.publisher.cache import Cache\n"
         f"cache = Cache(Path(sys.argv[1]), {cache.max_files}, {cache.max_bytes})\n{code}"
     )
     command = [sys.executable, "-c", script, str(cache.folder)]
@@ -260,7 +260,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half(tmp_path):
     cache = Cache(tmp_path / "cache", max_files=3, max_bytes=10_000_000)
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
-        "from refresh_assets.published.cache_files import CacheError\n"
+        "from refresh_assets.published.publisher.cache_files import CacheError\n"
         "try:\n cache.put('d.csv', 1, '', [b'x' * 30_000] * 4)\n"
         "except CacheError as error:\n print(error)"
     )

@@ -11,9 +11,9 @@ import pytest
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published.compare import comparing
-from refresh_assets.published.declaration import Column, Table
-from refresh_assets.published.dialect import scan
+from refresh_assets.published.csv_file.dialect import scan
 from refresh_assets.published.files import PublishedFile
+from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk, csv_text
 
 HEADER = ("id", "title", "note")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refresh_assets.published.declaration import Column, DeclarationError, RowFilter
+from refresh_assets.published.table.declaration import Column, DeclarationError, RowFilter
 from refresh_assets_tests.published_fixtures import BOOKS
 
 ID, TITLE, NOTE = BOOKS.columns

@@ -14,7 +14,7 @@ import pytest
 from refresh_assets.definitions import build_defs
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.component import PublishedTable
-from refresh_assets.published.declaration import DeclarationError
+from refresh_assets.published.table.declaration import DeclarationError
 
 PACKAGE = Path(__file__).parent.parent / "refresh_assets"
 TABLES = ("datasets", "dataset_rights")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from refresh_assets.published import dialect
-from refresh_assets.published.dialect import FileFormatError, Layout, scan
+from refresh_assets.published.csv_file import dialect
+from refresh_assets.published.csv_file.dialect import FileFormatError, Layout, scan
 
 Scan = Callable[[bytes], Layout]
 MEGABYTE = 1024 * 1024

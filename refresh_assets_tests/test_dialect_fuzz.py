@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refresh_assets.published.dialect import FileFormatError, Layout, scan
-from refresh_assets.published.locate import records
+from refresh_assets.published.csv_file.dialect import FileFormatError, Layout, scan
+from refresh_assets.published.csv_file.locate import records
 from refresh_assets_tests import csv_reference
 
 FILES = 1500

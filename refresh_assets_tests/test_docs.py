@@ -99,7 +99,7 @@ def test_every_check_is_documented() -> None:
 
 
 def test_every_column_of_the_history_is_documented() -> None:
-    statement = queries("refresh_assets.published", "sql/create.sql")["loads"].as_string(None)
+    statement = queries("refresh_assets.published.table", "sql/create.sql")["loads"].as_string(None)
     columns = re.findall(r"^    (\w+) ", statement, re.MULTILINE)
     assert columns
     rows = next(table for table in tables(text_of("refresh.md")) if bare(table[0].get("column", "")) == "load_id")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.declaration import Column, Table
+from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 TYPED = Table(

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from refresh_assets.published.manifest import ManifestError
+from refresh_assets.published.publisher.manifest import ManifestError
 from refresh_assets_tests.fetch_fixtures import BODY, NAME, NEWER, error_of, fetch, publisher
 from refresh_assets_tests.publisher import (
     PREFIX,

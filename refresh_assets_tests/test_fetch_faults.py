@@ -15,10 +15,10 @@ from email.utils import format_datetime
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.cache_files import CacheError
-from refresh_assets.published.event_loop import run
-from refresh_assets.published.fetch import FetchError
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.cache_files import CacheError
+from refresh_assets.published.publisher.event_loop import run
+from refresh_assets.published.publisher.fetch import FetchError
 from refresh_assets_tests.fetch_fixtures import BODY, NAME, error_of, fetch, publisher
 from refresh_assets_tests.publisher import (
     PREFIX,
@@ -284,7 +284,8 @@ def test_ctrl_c_in_the_middle_ends_at_once_and_leaves_nothing(server, cache):
     script = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pathlib import Path; from refresh_assets.base_url import BaseUrl\n"
-        "from refresh_assets.published.cache import Cache; from refresh_assets.published.fetch import Publisher\n"
+        "from refresh_assets.published.publisher.cache import Cache\n"
+        "from refresh_assets.published.publisher.fetch import Publisher\n"
         "progress = lambda done, total: print(done, flush=True)\n"
         "Publisher(BaseUrl.parse(sys.argv[1]), 60, Cache(Path(sys.argv[2]), 20, 10**6), progress).file(sys.argv[3])"
     )

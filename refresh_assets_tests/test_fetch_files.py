@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.cache_files import CacheError
-from refresh_assets.published.fetch import FetchError
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.cache_files import CacheError
+from refresh_assets.published.publisher.fetch import FetchError
 from refresh_assets_tests.fetch_fixtures import BODY, NAME, publisher
 from refresh_assets_tests.publisher import (
     publish_folder,
@@ -137,7 +137,8 @@ def test_a_file_url_needs_no_http_client(cache, tmp_path):
     base = publish_folder(tmp_path, NAME, BODY, 50)
     script = (
         "import sys; from pathlib import Path; from refresh_assets.base_url import BaseUrl\n"
-        "from refresh_assets.published.cache import Cache; from refresh_assets.published.fetch import Publisher\n"
+        "from refresh_assets.published.publisher.cache import Cache\n"
+        "from refresh_assets.published.publisher.fetch import Publisher\n"
         "Publisher(BaseUrl.parse(sys.argv[1]), 20, Cache(Path(sys.argv[2]), 20, 10**6)).file(sys.argv[3])\n"
         "print(sorted({'httpx', 'tenacity', 'dagster'} & set(sys.modules)))"
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.fetch import FetchError
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.fetch import FetchError
 from refresh_assets_tests.fetch_fixtures import BODY, NAME, basic, error_of, fetch, publisher, with_login
 from refresh_assets_tests.publisher import (
     CERTIFICATE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.declaration import Column, Table
-from refresh_assets.published.glance import Glance, glance
+from refresh_assets.published.table.declaration import Column, Table
+from refresh_assets.published.table.glance import Glance, glance
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk
 
 MADE = replace(

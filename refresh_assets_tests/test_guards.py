@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refresh_assets.published.guards import ShrinkRefusedError
+from refresh_assets.published.table.guards import ShrinkRefusedError
 from refresh_assets_tests.published_fixtures import BOOKS, SHELF, Desk
 
 TEN = [(str(n), f"t{n}", "") for n in range(10)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from refresh_assets.published.dialect import FileFormatError
-from refresh_assets.published.header import match_header
+from refresh_assets.published.csv_file.dialect import FileFormatError
+from refresh_assets.published.csv_file.header import match_header
 
 WANTED = ("key", "title", "license")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from refresh_assets.published.declaration import Column, RowFilter, Table
-from refresh_assets.published.job_key import (
+from refresh_assets.published.table.declaration import Column, RowFilter, Table
+from refresh_assets.published.table.job_key import (
     changed_parts,
     digest,
     parts_of,

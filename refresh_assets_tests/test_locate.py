@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from refresh_assets.published.dialect import Layout, scan
-from refresh_assets.published.locate import (
+from refresh_assets.published.csv_file.dialect import Layout, scan
+from refresh_assets.published.csv_file.locate import (
     ROWS_PER_KEY,
     Record,
     first_wrong_width,

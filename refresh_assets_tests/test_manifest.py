@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from refresh_assets.published.manifest import ManifestEntry, ManifestError, parse_manifest
+from refresh_assets.published.publisher.manifest import ManifestEntry, ManifestError, parse_manifest
 
 SHA = "0f" * 32
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published import delta, parts
+from refresh_assets.published.table import delta, parts
 from refresh_assets_tests.published_fixtures import SHELF, Desk
 
 Rows = list[tuple[Any, ...]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published import target
+from refresh_assets.published.table import target
 from refresh_assets_tests.published_fixtures import SHELF, Desk
 
 SOUND = [(str(n), "t", "", "open" if n % 10 else "shut") for n in range(1, 41)]

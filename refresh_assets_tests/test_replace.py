@@ -9,8 +9,8 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.declaration import Column, Table
-from refresh_assets.published.replace import replace
+from refresh_assets.published.table.declaration import Column, Table
+from refresh_assets.published.table.replace import replace
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect, limit
-from refresh_assets.published.replace import ATTEMPTS, replace
+from refresh_assets.published.table.replace import ATTEMPTS, replace
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk
 
 NEXT = [("1", "Tides", "new"), ("3", "Marsh", ""), ("4", "Heath", ""), ("5", "Fen", "")]

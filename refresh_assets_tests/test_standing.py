@@ -6,8 +6,8 @@ from dataclasses import replace as altered
 
 import pytest
 
-from refresh_assets.published import history
-from refresh_assets.published.declaration import Column, RowFilter
+from refresh_assets.published.table import history
+from refresh_assets.published.table.declaration import Column, RowFilter
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 

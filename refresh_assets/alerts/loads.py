@@ -11,7 +11,7 @@ import psycopg
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect, limit
-from refresh_assets.published.history import PastLoad, last_load
+from refresh_assets.published.table.history import PastLoad, last_load
 from refresh_assets.settings import Env, read_settings
 
 LOCK_SECONDS, STATEMENT_SECONDS = 3.0, 5.0

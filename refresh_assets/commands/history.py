@@ -16,8 +16,8 @@ from refresh_assets.errors import RefreshError
 
 if TYPE_CHECKING:
     from refresh_assets.published.compare import Comparison, Difference
-    from refresh_assets.published.declaration import Table
-    from refresh_assets.published.history import PastLoad
+    from refresh_assets.published.table.declaration import Table
+    from refresh_assets.published.table.history import PastLoad
 
 PUBLISHED = "published"
 

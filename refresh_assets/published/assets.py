@@ -11,14 +11,14 @@ from refresh_assets.published import metadata
 from refresh_assets.published.checks import FILE_CHECKS, TABLE_CHECKS, check_specs, file_results, table_results
 from refresh_assets.published.choice import Wish, choose
 from refresh_assets.published.config import FileConfig, TableConfig
-from refresh_assets.published.declaration import Table
 from refresh_assets.published.describe import file_description, table_description
 from refresh_assets.published.files import PublishedFile, publisher_of
 from refresh_assets.published.io_managers import Refresh
-from refresh_assets.published.load import Load
-from refresh_assets.published.manifest import MANIFEST as MANIFEST_FILE
-from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
+from refresh_assets.published.publisher.manifest import MANIFEST as MANIFEST_FILE
+from refresh_assets.published.publisher.manifest import Manifest
+from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.load import Load
 from refresh_assets.secrets import masking
 from refresh_assets.settings import read_list, read_settings
 from refresh_assets.telling import telling

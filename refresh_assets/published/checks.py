@@ -9,10 +9,10 @@ import dagster as dg
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.published.files import PublishedFile
-from refresh_assets.published.inspect import Inspection, inspect
 from refresh_assets.published.io_managers import Refresh
-from refresh_assets.published.load import Load, Result
 from refresh_assets.published.story import rows_by_value
+from refresh_assets.published.table.inspect import Inspection, inspect
+from refresh_assets.published.table.load import Load, Result
 
 
 class Check(NamedTuple):

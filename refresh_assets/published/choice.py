@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, connect, limit
-from refresh_assets.published.fetch import Fetched
 from refresh_assets.published.files import PublishedFile, checked, from_cache, publisher_of
 from refresh_assets.published.hold import kept_instead_of, would_replace
-from refresh_assets.published.manifest import Manifest
-from refresh_assets.published.transfer import FetchError, Progress
+from refresh_assets.published.publisher.fetch import Fetched
+from refresh_assets.published.publisher.manifest import Manifest
+from refresh_assets.published.publisher.transfer import FetchError, Progress
 from refresh_assets.settings import Settings
 
 LOOK_SECONDS = 30.0

@@ -13,11 +13,11 @@ from psycopg import sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, limit
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import Column, Table
 from refresh_assets.published.files import PublishedFile
-from refresh_assets.published.load import Row
-from refresh_assets.published.stage import BLOCK_BYTES
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import Column, Table
+from refresh_assets.published.table.load import Row
+from refresh_assets.published.table.stage import BLOCK_BYTES
 
 _COMPARE = queries("refresh_assets.published", "sql/compare.sql")
 _FETCHED = 200

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from refresh_assets.published.assets import table_assets
-from refresh_assets.published.declaration import Column, RowFilter, Table
+from refresh_assets.published.table.declaration import Column, RowFilter, Table
 
 
 class DeclaredColumn(dg.Model, dg.Resolvable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refresh_assets.published.declaration import Table
+from refresh_assets.published.table.declaration import Table
 
 
 def file_description(table: Table) -> str:

@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.cache_files import CachedFile
-from refresh_assets.published.dialect import FileFormatError, Layout, scan
-from refresh_assets.published.fetch import Publisher
-from refresh_assets.published.file_format import BLOCK, blocks
-from refresh_assets.published.transfer import FetchError
+from refresh_assets.published.csv_file.dialect import FileFormatError, Layout, scan
+from refresh_assets.published.csv_file.file_format import BLOCK, blocks
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.cache_files import CachedFile
+from refresh_assets.published.publisher.fetch import Publisher
+from refresh_assets.published.publisher.transfer import FetchError
 from refresh_assets.settings import Settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refresh_assets.postgres.connect import Connection
-from refresh_assets.published import history
+from refresh_assets.published.table import history
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from pydantic import PrivateAttr
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.fence import Fence, open_fence
 from refresh_assets.published.files import PublishedFile, cache_of, checked
-from refresh_assets.published.glance import glance
-from refresh_assets.published.load import Load, Result
-from refresh_assets.published.manifest import Manifest
 from refresh_assets.published.progress import Progress
-from refresh_assets.published.replace import replace
+from refresh_assets.published.publisher.manifest import Manifest
 from refresh_assets.published.story import Story
+from refresh_assets.published.table.fence import Fence, open_fence
+from refresh_assets.published.table.glance import glance
+from refresh_assets.published.table.load import Load, Result
+from refresh_assets.published.table.replace import replace
 from refresh_assets.secrets import masking
 from refresh_assets.settings import Settings, read_settings
 from refresh_assets.telling import telling

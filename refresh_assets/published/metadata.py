@@ -9,8 +9,8 @@ import dagster as dg
 
 from refresh_assets.base_url import BaseUrl
 from refresh_assets.published.choice import Choice
-from refresh_assets.published.declaration import Column, Table
-from refresh_assets.published.manifest import Manifest
+from refresh_assets.published.publisher.manifest import Manifest
+from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets.secrets import mask
 
 MadeFrom = Mapping[str, Sequence[str]]

@@ -9,10 +9,10 @@ from typing import Any
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, connect, limit
-from refresh_assets.published import history
 from refresh_assets.published.files import cache_of
-from refresh_assets.published.history import PastLoad
-from refresh_assets.published.job_key import changed_parts
+from refresh_assets.published.table import history
+from refresh_assets.published.table.history import PastLoad
+from refresh_assets.published.table.job_key import changed_parts
 from refresh_assets.settings import Settings
 
 LOOK_SECONDS = 30.0

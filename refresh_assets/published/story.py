@@ -10,10 +10,10 @@ from urllib.parse import quote
 import dagster as dg
 
 from refresh_assets.markdown import IN_PLACE, in_place, table
-from refresh_assets.published.declaration import Table
-from refresh_assets.published.glance import Glance
-from refresh_assets.published.load import FilterCount, Load, Result, Row
 from refresh_assets.published.metadata import lineage_of
+from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.glance import Glance
+from refresh_assets.published.table.load import FilterCount, Load, Result, Row
 from refresh_assets.settings import PostgresSettings
 
 VALUES_SHOWN = 20

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
-from refresh_assets.published.fence import Fence, open_fence
+from refresh_assets.published.table.fence import Fence, open_fence
 from refresh_assets.secrets import masking
 from refresh_assets.windows import metadata, state
 from refresh_assets.windows.checks import CHECKS, check_specs, results

@@ -6,7 +6,7 @@ import os
 
 import dagster as dg
 
-from refresh_assets.published.fence import Fence, open_fence
+from refresh_assets.published.table.fence import Fence, open_fence
 from refresh_assets.settings import Env
 from refresh_assets.windows.assets import METRICS, event_log_asset, metrics_asset
 from refresh_assets.windows.partitions import partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from refresh_assets.published.body import BodyError, CutShortError, Gzip
+from refresh_assets.published.publisher.body import BodyError, CutShortError, Gzip
 
 LONGEST_LINE = 1 << 20
 """Bytes; Open edX itself drops events above some 50,000."""

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpx
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.http_source import CONNECT_SECONDS, HttpSource
-from refresh_assets.published.transfer import Deadline, GoneError, Memory
+from refresh_assets.published.publisher.http_source import CONNECT_SECONDS, HttpSource
+from refresh_assets.published.publisher.transfer import Deadline, GoneError, Memory
 from refresh_assets.windows.log_folder import MOST_FILES, LogFile
 from refresh_assets.windows.source_settings import LogSettings
 

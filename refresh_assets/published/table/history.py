@@ -13,10 +13,10 @@ from psycopg.types.json import Jsonb
 
 from refresh_assets.postgres.connect import Connection, limit
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import Table
-from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
-from refresh_assets.published.load import Load
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.job_key import schema_fingerprint, transform_fingerprint
+from refresh_assets.published.table.load import Load
 
 # What a refresh does to its own two tables.
 TABLES = {"refresh_state": ("SELECT", "INSERT", "UPDATE"), "refresh_loads": ("SELECT", "INSERT", "DELETE")}
@@ -27,9 +27,9 @@ CREATE_SECONDS = 60.0
 # A fingerprint covers every row up to this many, and an even sample of about as many above.
 FINGERPRINT_ROWS = 1_000_000
 
-_STATE = queries("refresh_assets.published", "sql/state.sql")
-_CREATE = queries("refresh_assets.published", "sql/create.sql")
-_APPLY = queries("refresh_assets.published", "sql/apply.sql")
+_STATE = queries("refresh_assets.published.table", "sql/state.sql")
+_CREATE = queries("refresh_assets.published.table", "sql/create.sql")
+_APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,18 @@ from psycopg import errors, sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import Table
-from refresh_assets.published.delta import find_delta
-from refresh_assets.published.load import Row, Samples
-from refresh_assets.published.parts import can_be_read_in_parts, count_pages, split
-from refresh_assets.published.stage import RepeatedKeyError, Source, check_key
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.delta import find_delta
+from refresh_assets.published.table.load import Row, Samples
+from refresh_assets.published.table.parts import can_be_read_in_parts, count_pages, split
+from refresh_assets.published.table.stage import RepeatedKeyError, Source, check_key
 
 SAMPLE_ROWS = 10
 # 8 MB.
 PART_PAGES = 1000
-_CREATE = queries("refresh_assets.published", "sql/create.sql")
-_APPLY = queries("refresh_assets.published", "sql/apply.sql")
+_CREATE = queries("refresh_assets.published.table", "sql/create.sql")
+_APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
 
 

@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from refresh_assets.published.declaration import Table
-from refresh_assets.published.dialect import Layout
-from refresh_assets.published.fence import Guard
-from refresh_assets.published.job_key import digest, parts_of
+from refresh_assets.published.csv_file.dialect import Layout
+from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.fence import Guard
+from refresh_assets.published.table.job_key import digest, parts_of
 
 Outcome = Literal["loaded", "unchanged", "locked"]
 Row = tuple[str | None, ...]

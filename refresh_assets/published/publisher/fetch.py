@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.published.cache import Cache
-from refresh_assets.published.cache_files import CachedFile
-from refresh_assets.published.file_source import FileSource
-from refresh_assets.published.incoming import Incoming
-from refresh_assets.published.manifest import MANIFEST, MAX_BYTES, Manifest, ManifestEntry, parse_manifest
-from refresh_assets.published.signature import other_format
-from refresh_assets.published.transfer import Deadline, FetchError, Memory, Progress, Sink
+from refresh_assets.published.csv_file.signature import other_format
+from refresh_assets.published.publisher.cache import Cache
+from refresh_assets.published.publisher.cache_files import CachedFile
+from refresh_assets.published.publisher.file_source import FileSource
+from refresh_assets.published.publisher.incoming import Incoming
+from refresh_assets.published.publisher.manifest import MANIFEST, MAX_BYTES, Manifest, ManifestEntry, parse_manifest
+from refresh_assets.published.publisher.transfer import Deadline, FetchError, Memory, Progress, Sink
 
 ROUNDS = 3
 """How often manifest and file are fetched, at most, until they agree."""
@@ -113,6 +113,6 @@ class Publisher:
         if self.base.is_file:
             return FileSource(self.base)
         # A file URL need not pay for an HTTP client.
-        from refresh_assets.published.http_source import HttpSource
+        from refresh_assets.published.publisher.http_source import HttpSource
 
         return HttpSource(self.base, self.pause)

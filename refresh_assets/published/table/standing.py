@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refresh_assets.postgres.connect import Connection
-from refresh_assets.published import history
-from refresh_assets.published.history import PastLoad, State
-from refresh_assets.published.job_key import schema_fingerprint, transform_fingerprint
-from refresh_assets.published.load import Load
-from refresh_assets.published.target import Target
+from refresh_assets.published.table import history
+from refresh_assets.published.table.history import PastLoad, State
+from refresh_assets.published.table.job_key import schema_fingerprint, transform_fingerprint
+from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.target import Target
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from psycopg import sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import RowFilter
-from refresh_assets.published.header import match_header
-from refresh_assets.published.load import FilterCount, Load
+from refresh_assets.published.csv_file.header import match_header
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import RowFilter
+from refresh_assets.published.table.load import FilterCount, Load
 from refresh_assets.settings import BLANKS
 
 BLOCK_BYTES = 1 << 18
@@ -25,7 +25,7 @@ MEMORY_BYTES = 1 << 28
 PAGE_BYTES = 8192
 # Told to people; more would fill the memory where a column has a value of its own in every row.
 VALUES_COUNTED = 100
-_STAGE = queries("refresh_assets.published", "sql/stage.sql")
+_STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
 
 
 class CopyFailedError(Exception):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.published.transfer import Deadline, FetchError, Progress, Sink
+from refresh_assets.published.publisher.transfer import Deadline, FetchError, Progress, Sink
 
 _BLOCK = 1 << 20
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from psycopg import sql
 
-from refresh_assets.published.declaration import Column, Table
+from refresh_assets.published.table.declaration import Column, Table
 
 COMMA = sql.SQL(", ")
 AND = sql.SQL(" AND ")

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
-from refresh_assets.published.cache_files import INCOMING_PREFIX, CachedFile, CacheError, Sidecar, disk_errors
-from refresh_assets.published.incoming import Incoming
+from refresh_assets.published.publisher.cache_files import INCOMING_PREFIX, CachedFile, CacheError, Sidecar, disk_errors
+from refresh_assets.published.publisher.incoming import Incoming
 
 STALE_SECONDS = 3600.0
 """Age at which a half file of a killed process is removed, and for which the newest file of a name is never pruned."""

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from refresh_assets.published.file_format import BLOCK, FileFormatError, blocks, newline_of, quoted
+from refresh_assets.published.csv_file.file_format import BLOCK, FileFormatError, blocks, newline_of, quoted
 
 _TOKEN = re.compile(rb'\r\n|[\r\n",\\.]|[^\r\n",\\.]+')
 _QUOTED = re.compile(rb'[^"]*(?:""[^"]*)*')

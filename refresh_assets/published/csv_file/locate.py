@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from refresh_assets.published.dialect import Layout
-from refresh_assets.published.fields import split_fields
-from refresh_assets.published.file_format import BLOCK, newline_of
+from refresh_assets.published.csv_file.dialect import Layout
+from refresh_assets.published.csv_file.fields import split_fields
+from refresh_assets.published.csv_file.file_format import BLOCK, newline_of
 
 Values = tuple[str | None, ...]
 ROWS_PER_KEY = 5

@@ -14,7 +14,7 @@ from refresh_assets.postgres.queries import queries
 TID_RANGE_SCANS = 140000
 # Above every page: rows that came behind the pages counted belong to the last part.
 _BEHIND_ALL = 2**32 - 2
-_APPLY = queries("refresh_assets.published", "sql/apply.sql")
+_APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 
 
 @dataclass(frozen=True)

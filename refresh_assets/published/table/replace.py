@@ -13,15 +13,15 @@ from psycopg import errors
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
-from refresh_assets.published import history
-from refresh_assets.published.explain import explain
-from refresh_assets.published.guards import ShrinkRefusedError, check_shrink
-from refresh_assets.published.history import Counts, Fingerprint, PastLoad
-from refresh_assets.published.job_key import changed_parts
-from refresh_assets.published.load import Load, Outcome, Result
-from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
-from refresh_assets.published.standing import Standing
-from refresh_assets.published.target import Target
+from refresh_assets.published.table import history
+from refresh_assets.published.table.explain import explain
+from refresh_assets.published.table.guards import ShrinkRefusedError, check_shrink
+from refresh_assets.published.table.history import Counts, Fingerprint, PastLoad
+from refresh_assets.published.table.job_key import changed_parts
+from refresh_assets.published.table.load import Load, Outcome, Result
+from refresh_assets.published.table.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
+from refresh_assets.published.table.standing import Standing
+from refresh_assets.published.table.target import Target
 
 ATTEMPTS = 5
 _log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.load import FilterCount, Load
-from refresh_assets.published.stage import Source
+from refresh_assets.published.table.load import FilterCount, Load
+from refresh_assets.published.table.stage import Source
 
 VALUES_SHOWN = 10
 # With one of these changed, fewer rows are our own doing.

@@ -8,14 +8,14 @@ from psycopg import sql
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published.parts import Pages, can_be_read_in_parts, count_pages, split
-from refresh_assets.published.stage import Source
+from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, split
+from refresh_assets.published.table.stage import Source
 
 # 160 MB: the hash table over one part stays in the memory that `sort_memory` allows.
 PART_PAGES = 20_000
 # Where more than one row in four finds no partner in its part, the two are not in one order.
 MOST_APART = 4
-_APPLY = queries("refresh_assets.published", "sql/apply.sql")
+_APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 Pieces = dict[str, sql.Composable]
 
 

@@ -13,12 +13,18 @@ from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import Column
-from refresh_assets.published.header import match_header
-from refresh_assets.published.load import Load
-from refresh_assets.published.locate import Record, Values, first_wrong_width, record_at_copy_line, records_with_keys
-from refresh_assets.published.stage import CopyFailedError, RepeatedKeyError
+from refresh_assets.published.csv_file.header import match_header
+from refresh_assets.published.csv_file.locate import (
+    Record,
+    Values,
+    first_wrong_width,
+    record_at_copy_line,
+    records_with_keys,
+)
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import Column
+from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.stage import CopyFailedError, RepeatedKeyError
 
 # In every language of the server the first number behind the table's name is the line.
 _COPY_LINE = re.compile(r"refresh_stage\D*?(\d+)")

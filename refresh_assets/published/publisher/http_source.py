@@ -17,10 +17,10 @@ import httpx
 import tenacity
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.published import event_loop
-from refresh_assets.published.body import BodyError, CutShortError, decoder
-from refresh_assets.published.http_answer import Gone, Refused, Transient, check_status, shown
-from refresh_assets.published.transfer import Deadline, FetchError, GoneError, Progress, Sink
+from refresh_assets.published.publisher import event_loop
+from refresh_assets.published.publisher.body import BodyError, CutShortError, decoder
+from refresh_assets.published.publisher.http_answer import Gone, Refused, Transient, check_status, shown
+from refresh_assets.published.publisher.transfer import Deadline, FetchError, GoneError, Progress, Sink
 
 ATTEMPTS = 4
 CONNECT_SECONDS = 10.0

@@ -13,15 +13,15 @@ from psycopg import sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.declaration import Column, Table
-from refresh_assets.published.load import Row
-from refresh_assets.published.target import Target
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import Column, Table
+from refresh_assets.published.table.load import Row
+from refresh_assets.published.table.target import Target
 
 PREVIEW_ROWS = 5
 # It is no part of the refresh: what takes longer is left out.
 GLANCE_SECONDS = 5.0
-_GLANCE = queries("refresh_assets.published", "sql/glance.sql")
+_GLANCE = queries("refresh_assets.published.table", "sql/glance.sql")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from refresh_assets.published.declaration import Table
+from refresh_assets.published.table.declaration import Table
 
 Parts = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from refresh_assets.published.cache_files import INCOMING_PREFIX, CacheError, disk_errors
+from refresh_assets.published.publisher.cache_files import INCOMING_PREFIX, CacheError, disk_errors
 
 HEAD_BYTES = 1024
 _BUFFER = 1 << 20

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from refresh_assets.published.file_format import FileFormatError, quoted
+from refresh_assets.published.csv_file.file_format import FileFormatError, quoted
 
 _NAMES_SHOWN = 30
 _NAME_SHOWN = 60

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from refresh_assets.published.fault import Walk, fault_error, find_fault
-from refresh_assets.published.fields import split_fields
-from refresh_assets.published.file_format import BLOCK, FileFormatError, blocks, newline_of, quoted
-from refresh_assets.published.signature import other_format
+from refresh_assets.published.csv_file.fault import Walk, fault_error, find_fault
+from refresh_assets.published.csv_file.fields import split_fields
+from refresh_assets.published.csv_file.file_format import BLOCK, FileFormatError, blocks, newline_of, quoted
+from refresh_assets.published.csv_file.signature import other_format
 
 __all__ = ["HEADER_LIMIT", "FileFormatError", "Layout", "scan"]
 

@@ -9,12 +9,12 @@ from psycopg import IsolationLevel
 
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published import compose
-from refresh_assets.published.load import Load
-from refresh_assets.published.standing import Standing
-from refresh_assets.published.target import Target
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.standing import Standing
+from refresh_assets.published.table.target import Target
 
-_INSPECT = queries("refresh_assets.published", "sql/inspect.sql")
+_INSPECT = queries("refresh_assets.published.table", "sql/inspect.sql")
 
 
 @dataclass(frozen=True)

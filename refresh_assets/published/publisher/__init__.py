@@ -1,0 +1,1 @@
+"""What is published: the manifest, and the files, fetched into a cache."""

@@ -1,0 +1,1 @@
+"""A table as declared, and the locked replace that makes it equal to a file in one transaction."""
