@@ -68,7 +68,7 @@ def test_a_request_is_for_all_tables_now_without_a_word(counter: Counter) -> Non
         (("add", "x", "--data", json.dumps({"tables": ["y" * 70_000]})), "at most 65536"),
         (("move", "x"), "there is no request 'x'"),
         (("cancel", "x"), "there is no request 'x'"),
-        (("show", "x"), "there is and was no request 'x'"),
+        (("show", "x"), "there is no request 'x', and none of that name has ended"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(counter: Counter, args: tuple[str, ...], said: str) -> None:
@@ -79,10 +79,18 @@ def test_what_cannot_be_is_refused_in_a_line(counter: Counter, args: tuple[str, 
     assert counter.states() == {}
 
 
-def test_json_and_options_for_tables_exclude_each_other(counter: Counter) -> None:
-    done = call("add", "x", "--data", "{}", "--accept-shrink")
+@pytest.mark.parametrize(
+    "option", [("--accept-shrink",), ("--table", "datasets"), ("--allowed", "CC0 1.0"), ("--sha256", "0" * 64)]
+)
+def test_json_and_options_for_tables_exclude_each_other(counter: Counter, option: tuple[str, ...]) -> None:
+    done = call("add", "x", "--data", "{}", *option)
     assert done.exit_code == 2
-    assert "leave out --accept-shrink" in done.output
+    assert f"leave out {option[0]}\n" in done.output
+
+
+def test_a_list_without_any_request_says_so(counter: Counter) -> None:
+    assert call("list").output == "no request runs, waits or has failed for good\n"
+    assert call("list", "--json").output == "[]\n"
 
 
 def test_a_name_that_is_taken_is_told_and_can_be_replaced(counter: Counter) -> None:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from refresh_assets.requests.client import Request
 
 AT = click.option("--at", "at", metavar="TIME", help="When, in ISO 8601 with a time zone; now without it.")
+OPTIONS = {"tables": "--table", "accept_shrink": "--accept-shrink", "allowed": "--allowed", "sha256": "--sha256"}
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 
 
-@click.group()
+@click.group(short_help="Ask for one refresh, at an instant.")
 def request() -> None:
     """Ask for one refresh, at an instant; `requests`, a sensor of the daemon, runs it."""
 
@@ -52,7 +53,7 @@ def add(  # noqa: PLR0913, PLR0917 - the options of the command
     options = {"tables": [*tables], "accept_shrink": accept_shrink, "allowed": [*allowed], "sha256": sha256}
     given = {option: value for option, value in options.items() if value}
     if text is not None and given:
-        raise click.UsageError("--data says all that is asked for; leave out --" + min(given).replace("_", "-"))
+        raise click.UsageError("--data says all that is asked for; leave out " + OPTIONS[min(given)])
     with _client() as (requests, conn):
         data = _object(text) if text is not None else given or None
         when = _instant(at)
@@ -64,7 +65,7 @@ def add(  # noqa: PLR0913, PLR0917 - the options of the command
         click.echo(_line(requests.get(conn, name)))
 
 
-@request.command()
+@request.command(short_help="Move a request to another instant.")
 @click.argument("name")
 @AT
 def move(name: str, at: str | None) -> None:
@@ -74,7 +75,7 @@ def move(name: str, at: str | None) -> None:
         click.echo(_line(requests.get(conn, name)))
 
 
-@request.command()
+@request.command(short_help="Take a request back.")
 @click.argument("name")
 def cancel(name: str) -> None:
     """Take a request back; one that failed for good is taken off the list."""
@@ -83,7 +84,7 @@ def cancel(name: str) -> None:
         click.echo(f"{name}: cancelled")
 
 
-@request.command(name="list")
+@request.command(name="list", short_help="List the requests that are not done.")
 @AS_JSON
 def list_requests(as_json: bool) -> None:  # noqa: FBT001
     """List the requests that run, that wait, and that failed for good."""
@@ -91,9 +92,11 @@ def list_requests(as_json: bool) -> None:  # noqa: FBT001
         found = requests.list(conn)
         for line in [json.dumps([_written(one) for one in found])] if as_json else map(_line, found):
             click.echo(line)
+        if not found and not as_json:
+            click.echo("no request runs, waits or has failed for good")
 
 
-@request.command()
+@request.command(short_help="Tell all of a request.")
 @click.argument("name")
 @AS_JSON
 def show(name: str, as_json: bool) -> None:  # noqa: FBT001
@@ -101,7 +104,7 @@ def show(name: str, as_json: bool) -> None:  # noqa: FBT001
     with _client() as (requests, conn):
         found = requests.get(conn, name)
         if found is None:
-            raise RefreshError(f"there is and was no request {name!r}")
+            raise RefreshError(f"there is no request {name!r}, and none of that name has ended")
         earlier = [one for one in requests.history(conn, name, limit=20) if one != found]
         if as_json:
             click.echo(json.dumps({**_written(found), "earlier": [_written(one) for one in earlier]}))
