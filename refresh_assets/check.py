@@ -34,6 +34,7 @@ from refresh_assets.settings import Reader, Settings, SettingsError, settings_of
 from refresh_assets.windows.settings import read_windows, window_problems, windows_wanted
 from refresh_assets.windows.sources import read_source
 from refresh_assets.windows.state import TABLES as WINDOW_TABLES
+from refresh_assets.windows.state import check_grid, exist, read_state
 from refresh_assets.windows.window import Window
 
 OLDEST_SERVER = 130000
@@ -72,7 +73,7 @@ def findings(
         if of_windows:
             yield Finding("event log", None, LATER)
         elif windows_wanted(env):
-            yield _tried("event log", lambda: _event_log(env), env)
+            yield _tried("event log", lambda: _event_log(settings, env), env)
     yield _mail_finding(env, send=send_mail)
 
 
@@ -181,7 +182,7 @@ def _other_storage(env: Mapping[str, str]) -> str:
         return f"Dagster's storage is in database {database}, schema {schema}"
 
 
-def _event_log(env: Mapping[str, str]) -> str:
+def _event_log(settings: Settings, env: Mapping[str, str]) -> str:
     """Return which event log is counted, after a look at its last window. Raises RefreshError."""
     from refresh_assets.windows.partitions import window_grid
 
@@ -190,6 +191,9 @@ def _event_log(env: Mapping[str, str]) -> str:
     grid = window_grid(windows)
     now = datetime.now(timezone.utc)
     source.look([Window(grid.last(now), grid.next(now + timedelta(seconds=1)))])
+    with connect(settings.postgres, "refresh-assets check") as conn:
+        if exist(conn, settings.schema):
+            check_grid(read_state(conn, settings.schema), grid, settings.schema)
     return f"{source.name}, in windows of {windows.cron!r} in {windows.timezone}"
 
 

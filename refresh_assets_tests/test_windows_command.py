@@ -152,6 +152,28 @@ def test_bounds_that_cut_windows_are_widened_and_it_says_so(log: LogShop) -> Non
     assert lines[1].endswith(f"{FIRST}: loaded 0 rows")
 
 
+def looked_at() -> str:
+    """Return what `check` says of the event log."""
+    lines = CliRunner().invoke(main, ["check"]).stdout.splitlines()
+    (line,) = [line for line in lines if "event log: " in line]
+    return line
+
+
+def test_check_names_the_setting_of_a_cron_that_is_none(log: LogShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looked_at().startswith("ok     event log: ")
+    monkeypatch.setenv("WINDOW_CRON", "61 5 * * *")
+    assert looked_at().startswith("FAILED event log: WINDOW_CRON must be a cron expression")
+
+
+def test_check_says_that_the_loaded_windows_were_cut_by_another_cron(
+    log: LogShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.run(*SPAN)
+    assert looked_at().startswith("ok     event log: ")
+    monkeypatch.setenv("WINDOW_CRON", "0 5 * * *")
+    assert looked_at().startswith("FAILED event log: the windows in etl.window_loads were cut by the cron '0 0 * * *'")
+
+
 def test_without_an_event_log_it_says_which_setting_is_missing(log: LogShop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOW_SOURCE", " ")
     code, lines, _err = log.run()
