@@ -130,7 +130,7 @@ def test_names_in_a_path_are_taken_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["logs", "./logs", "ftp://h/", "https://", "https://h/?token=s3cret"])
 def test_what_is_no_place_of_logs_is_told_without_its_value(text: str) -> None:
     error = error_of(read_logs, {"WINDOW_LOGS": text})
-    assert error == "WINDOW_LOGS must be a folder, a file, or an http, https or file URL of one"
+    assert error == "WINDOW_LOGS must be the absolute path of a folder or file, or an http, https or file URL of one"
 
 
 def test_all_that_is_wrong_with_logs_is_told_at_once() -> None:

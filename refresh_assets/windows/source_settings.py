@@ -21,6 +21,7 @@ Kind = Literal["moodle", "openedx", "sample"]
 KINDS: tuple[Kind, ...] = ("moodle", "openedx", "sample")
 DEFAULT_PORT = 5432
 _LONGEST_NAME = 63
+_PLACE = "the absolute path of a folder or file, or an http, https or file URL of one"
 # A name as it stands in SQL: bare, or in double quotes with those in it doubled.
 _NAME = r'(?:[A-Za-z_\x80-\U0010ffff][\w$]*|"(?:[^"\x00]|"")+")'
 _TABLE = re.compile(rf"({_NAME})(?:\.({_NAME}))?")
@@ -101,9 +102,7 @@ def read_logs(env: Env = os.environ) -> LogSettings:
     nowhere = LogBase("file:///")
     given = reader.required("WINDOW_LOGS").strip()
     settings = LogSettings(
-        base=reader.parsed("WINDOW_LOGS", _base, "a folder, a file, or an http, https or file URL of one", nowhere)
-        if given
-        else nowhere,
+        base=reader.parsed("WINDOW_LOGS", _base, _PLACE, nowhere) if given else nowhere,
         pattern=reader.text("WINDOW_LOG_FILES").strip(),
         broken_share=reader.parsed("WINDOW_BROKEN_SHARE", _share, "a number from 0 to 1", 0.05),
         home=read_home(env),
