@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from refresh_assets.cli import main
 from refresh_assets.environment import SETTINGS, Setting
@@ -67,6 +68,13 @@ def test_every_option_of_a_command_is_documented_and_no_other(name: str) -> None
     options = [option for command in commands for option in command.params if isinstance(option, click.Option)]
     documented = [bare(row["option"]) for table in tables(section(name)) for row in table if "option" in row]
     assert documented == [option.opts[0] for option in options]
+
+
+@pytest.mark.parametrize("group", [main, *(c for c in main.commands.values() if isinstance(c, click.Group))])
+def test_a_list_of_commands_fits_a_terminal_of_80_columns(group: click.Group) -> None:
+    listed = CliRunner().invoke(group, ["--help"]).output.partition("Commands:")[2]
+    assert len(listed.splitlines()) == len(group.commands) + 1
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("name", list(main.commands))

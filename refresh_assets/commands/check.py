@@ -10,7 +10,7 @@ import click
 from refresh_assets.errors import RefreshError
 
 
-@click.command()
+@click.command(short_help="Look whether everything is in place.")
 @click.option("--mail", "send_mail", is_flag=True, help="Send a test mail and say what the mail server answered.")
 def check(send_mail: bool) -> NoReturn:  # noqa: FBT001
     """Look at settings, database, publisher and mail one by one; exit 1 if one is wrong."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from refresh_assets.daemon.timing import Timing
 
 
-@click.command()
+@click.command(short_help="Run schedules and sensors, or stand by.")
 @click.option(
     "--workspace",
     "-w",

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 PUBLISHED = "published"
 
 
-@click.command()
+@click.command(short_help="List the loads of a table, or of all.")
 @click.argument("table", required=False)
-@click.option("--limit", "most", type=click.IntRange(1, 1000), default=20, help="How many loads, at most.")
+@click.option(
+    "--limit", "most", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many loads, at most."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a load instead of a line.")
 def history(table: str | None, most: int, as_json: bool) -> None:  # noqa: FBT001
     """List the loads of TABLE, or of all tables, the newest first."""
@@ -41,10 +43,17 @@ def history(table: str | None, most: int, as_json: bool) -> None:  # noqa: FBT00
         click.echo(f"no load of {table or 'any table'} yet")
 
 
-@click.command()
+@click.command(short_help="List what changed between two loads.")
 @click.argument("old", type=int)
 @click.argument("new", type=int)
-@click.option("--limit", "most", type=click.IntRange(0), default=50, help="How many rows are listed, at most; 0: all.")
+@click.option(
+    "--limit",
+    "most",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="How many rows are listed, at most; 0: all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, after one with the counts.")
 def diff(old: int, new: int, most: int, as_json: bool) -> None:  # noqa: FBT001
     """List what changed between the published files of the loads OLD and NEW."""
@@ -68,7 +77,7 @@ def diff(old: int, new: int, most: int, as_json: bool) -> None:  # noqa: FBT001
                 click.echo(line)
 
 
-@click.command("reload")
+@click.command("reload", short_help="Load an earlier file of a table again.")
 @click.argument("table")
 @click.argument("load")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a log line.")

@@ -12,7 +12,7 @@ import click
 from refresh_assets.commands.quiet import quiet
 
 
-@click.command()
+@click.command(short_help="Tell how everything stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     """Tell how tables, owed mail and the daemon stand; exit 1 if something is overdue."""
