@@ -125,6 +125,10 @@ def test_it_serves_the_ui_and_prints_where_everything_is_and_sigterm_ends_all(ho
     line = up.printed_after("psql") + " -Atc 'SELECT 40 + 2'"
     opened = subprocess.run(line, shell=True, env={}, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602
     assert (opened.stdout, opened.stderr) == ("42\n", "")
+    code = f"export {up.printed_after('export')}; {sys.executable} -m refresh_assets.cli check --mail"
+    checked = subprocess.run(code, shell=True, env={}, capture_output=True, text=True, timeout=60, check=False)  # noqa: S602
+    assert checked.returncode == 0, checked.stdout
+    assert "ok     mail: a test mail went to you@localhost" in checked.stdout
     assert up.printed_after("files") == str(home)
     assert up.printed_after("mail") == f"caught in {home / 'mail'}, nobody else gets it"
     assert "started here" in up.printed_after("database")

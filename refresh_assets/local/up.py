@@ -33,6 +33,7 @@ LEFTOVER_SECONDS = 15.0
 EXPORTED = (
     *("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSFILE", "LEARN_BASE", "REFRESH_HOME"),
     *("WINDOW_SOURCE", "WINDOW_START", "WINDOW_BOOTSTRAP_DAYS"),
+    *("SMTP_HOST", "SMTP_PORT", "SMTP_SECURITY", "ALERT_FROM", "ALERT_TO", "DAGSTER_UI_URL"),
 )
 
 
@@ -157,16 +158,17 @@ def _describe(house: House, serving: Serving, database: Database, caught: Mailbo
         f"logs      {logs[0]}",
         *(f"          {log}" for log in logs[1:]),
         "",
-        *_settings(house, database),
+        *_settings(house, serving, database, caught),
         "Ctrl-C stops all of it.",
     ]
     house.echo("\n".join(lines))
 
 
-def _settings(house: House, database: Database) -> list[str]:
+def _settings(house: House, serving: Serving, database: Database, caught: Mailbox | None) -> list[str]:
     """Return what another shell needs for the commands on the server that was started here."""
     if database.server is None:
         return []
-    env = {**database.environment, "REFRESH_HOME": str(house.home)}
-    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in EXPORTED if name in env)
+    env = {**database.environment, **(caught.environment(house.given) if caught is not None else {})}
+    env |= {"REFRESH_HOME": str(house.home), "DAGSTER_UI_URL": env.get("DAGSTER_UI_URL", "").strip() or serving.ui}
+    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in EXPORTED if env.get(name))
     return ["For the commands in another shell:", f"export {exports}", ""]
