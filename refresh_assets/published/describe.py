@@ -21,9 +21,11 @@ def table_description(table: Table) -> str:
     return (
         f"{table.description or f'The table `{table.name}`.'}\n\n"
         f"Kept equal to the published `{table.file}`{_kept(table)}. Each materialization verifies it; it changes only "
-        "the rows that differ.\n\n"
+        "the rows that differ. Alone it takes the file that was fetched last; to ask the publisher, materialize "
+        f"`{table.name}_csv` with it.\n\n"
         "**If it is red**: a failed check says what it found and what to do. A failed run changed nothing: its message "
-        "says why. Overdue means that nobody verified it for too long: materialize it, then see to the schedule."
+        "says why. Overdue means that nobody verified it for too long: run the job `weekly_refresh`, then see to "
+        "its schedule."
     )
 
 
