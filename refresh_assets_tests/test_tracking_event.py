@@ -94,7 +94,7 @@ def test_a_learner_is_a_number_or_a_text(user: Any, learner: str) -> None:
     assert read_event(event(AT, user=user))[3] == learner
 
 
-@pytest.mark.parametrize("user", [None, "", 0, -1])
+@pytest.mark.parametrize("user", [None, "", 0, -1, "0", "-1", " 00 ", "+0"])
 def test_an_event_of_nobody_is_an_event(user: Any) -> None:
     assert read_event(event(AT, user=user))[3] is None
 

@@ -25,6 +25,7 @@ _USUAL = 32
 _MARKS = "--T::."
 _SIGN = 26
 _MOST_USERS = 1 << 63
+_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 class BrokenLineError(ValueError):
@@ -111,4 +112,7 @@ def _other_user(user: Any) -> str | None:
     if not isinstance(user, str) or len(user) > _LONGEST or not user.isprintable():
         raise BrokenLineError("its user is neither a number nor a text")
     user = user.strip()
-    return str(int(user)) if user.isascii() and user.isdecimal() else user or None
+    if not _NUMBER.fullmatch(user):
+        return user or None
+    number = int(user)
+    return str(number) if number > 0 else None
