@@ -144,6 +144,14 @@ def test_what_a_killed_run_had_loaded_is_told_by_the_next(windows: WindowDesk, h
     assert house.status("2026-03-01", "2026-03-02", "2026-03-03") == [MATERIALIZED] * 3
 
 
+def test_what_a_killed_run_had_loaded_beyond_a_gap_is_told_as_well(windows: WindowDesk, house: House) -> None:
+    windows.load(day("2026-03-03"), day("2026-03-06"))
+    windows.load(day("2026-03-01"))
+    assert house.run("2026-03-08", "2026-03-08").success
+    dates = ("2026-03-01", "2026-03-02", "2026-03-03", "2026-03-06")
+    assert house.status(*dates) == [MATERIALIZED, None, MATERIALIZED, MATERIALIZED]
+
+
 def test_a_materialization_has_rows_lineage_and_a_version_and_no_total(windows: WindowDesk, house: House) -> None:
     windows.write(*crowd("2026-03-01T09:00Z", "oak", 4711), *crowd("2026-03-01T09:00Z", "elm", 2))
     assert house.run("2026-03-01", "2026-03-01").success

@@ -9,6 +9,7 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
+from refresh_assets.windows import grid
 from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
 
 
@@ -224,6 +225,15 @@ def test_the_first_run_loads_the_windows_that_cover_the_last_days(windows: Windo
     assert "the first run" in str(found)
 
 
+def test_where_too_many_windows_are_due_the_oldest_are_loaded_first(
+    windows: WindowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "MOST_WINDOWS", 3)
+    windows.load(day("2026-03-01"))
+    due = windows.due("2026-03-20T05:00Z").windows
+    assert due == (day("2026-03-02"), day("2026-03-03"), day("2026-03-04"))
+
+
 def test_a_missed_night_is_loaded_before_the_next(windows: WindowDesk) -> None:
     windows.load(day("2026-03-01"))
     result = windows.load_due("2026-03-05T06:00")
@@ -249,6 +259,15 @@ def test_events_that_come_later_than_the_set_age_are_not_looked_for(windows: Win
     windows.load(day("2026-03-01"))
     windows.write(*crowd("2026-03-01T11:00Z", "oak", 9))
     assert windows.look("2026-03-09T00:00:01") == []
+
+
+def test_events_that_come_late_for_a_window_before_a_gap_are_counted_as_well(windows: WindowDesk) -> None:
+    windows.load(day("2026-03-05"), day("2026-03-06"))
+    windows.load(day("2026-03-02"))
+    windows.write(*crowd("2026-03-02T09:00Z", "alga", 6))
+    windows.load_due("2026-03-07T05:00Z")
+    assert windows.events() == {"2026-03-02": {"alga": 6}}
+    assert windows.due("2026-03-07T05:00Z").windows == ()
 
 
 def test_a_load_that_was_committed_meanwhile_is_not_called_stale_for_what_it_counted(windows: WindowDesk) -> None:

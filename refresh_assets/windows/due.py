@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.windows import state
-from refresh_assets.windows.grid import Grid, between
+from refresh_assets.windows.grid import Grid, oldest
 from refresh_assets.windows.source import EventSource
 from refresh_assets.windows.state import State, WindowLoad
 from refresh_assets.windows.window import Window, text
@@ -60,8 +60,9 @@ def due(conn: Connection, plan: Plan, now: datetime) -> Due:
     since = standing.first if standing else plan.grid.last(max(now - plan.bootstrap, plan.grid.first))
     since = max(since, plan.grid.first)
     if standing is None:
-        return Due(None, between(plan.grid, since, until), (), until)
-    loaded = state.loads(conn, plan.schema, since, max(until, standing.marker))
+        return Due(None, oldest(plan.grid, since, until), (), until)
+    # Those before the first one as well, loaded by hand beyond a gap: events come late for them, too.
+    loaded = state.loads(conn, plan.schema, plan.grid.first, max(until, standing.marker))
     known = {load.window for load in loaded}
     # Nothing is missing before it, so that years of loaded windows need not be computed again.
     gapless = since
@@ -69,7 +70,7 @@ def due(conn: Connection, plan: Plan, now: datetime) -> Due:
         gapless = load.window.until if load.window.since == gapless else gapless
     return Due(
         standing,
-        tuple(window for window in between(plan.grid, gapless, until) if window not in known),
+        tuple(window for window in oldest(plan.grid, gapless, until) if window not in known),
         tuple(load.window for load in loaded if load.stale_since is not None),
         until,
     )

@@ -91,10 +91,16 @@ def wished(grid: Grid, since: datetime | None, until: datetime | None, now: date
 
 def between(grid: Grid, since: datetime, until: datetime) -> tuple[Window, ...]:
     """Return the windows that lie in [since, until]. Raises WindowError where there are too many."""
-    ticks = grid.ticks(since, until) if since < until else ()
-    if len(ticks) > MOST_WINDOWS:
+    found = oldest(grid, since, until)
+    if len(found) >= MOST_WINDOWS:
         raise WindowError(f"{Window(since, until)} has more than {MOST_WINDOWS} windows; give a shorter time")
-    return tuple(Window(*bounds) for bounds in pairwise(ticks))
+    return found
+
+
+def oldest(grid: Grid, since: datetime, until: datetime) -> tuple[Window, ...]:
+    """Return the windows that lie in [since, until], the earliest of them where there are too many at once."""
+    ticks = grid.ticks(since, until) if since < until else ()
+    return tuple(Window(*bounds) for bounds in pairwise(ticks[: MOST_WINDOWS + 1]))
 
 
 def every(grid: Grid, since: datetime, until: datetime) -> Iterator[Window]:

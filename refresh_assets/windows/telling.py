@@ -75,11 +75,8 @@ class Telling:
 
 def earlier_loads(conn: Connection, telling: Telling) -> Iterator[Event]:
     """Yield the events of windows that are loaded while Dagster does not know it, so that the UI shows what is true."""
-    standing = state.read_state(conn, telling.desk.plan.schema)
-    if standing is None:
-        return
     known = telling.context.instance.get_materialized_partitions(telling.asset)
-    since = max(standing.first, telling.partitions.grid.first)
-    for load in state.loads(conn, telling.desk.plan.schema, since, standing.marker):
-        if telling.partitions.key(load.window) not in known:
+    grid = telling.partitions.grid
+    for load in state.loads(conn, telling.desk.plan.schema, grid.first, state.now(conn)):
+        if telling.partitions.key(load.window) not in known and grid.last(load.window.since) == load.window.since:
             yield telling.earlier(load)
