@@ -280,6 +280,16 @@ def test_a_time_out_says_what_to_set(moodle: Moodle) -> None:
         moodle.log(REFRESH_STATEMENT_TIMEOUT="0.2").look([window()])
 
 
+def test_whatever_the_server_says_to_a_look_is_an_error_of_the_log(moodle: Moodle) -> None:
+    moodle.add(7, moment(1))
+    moodle.execute(
+        "ALTER TABLE mdl_logstore_standard_log RENAME TO kept; CREATE VIEW mdl_logstore_standard_log AS "
+        "SELECT id / (id - id) AS id, component, target, action, userid, courseid, timecreated FROM kept"
+    )
+    with pytest.raises(RefreshError, match="could not be looked at: division by zero"):
+        moodle.log().look([window()])
+
+
 def test_rows_that_a_policy_hides_are_an_error_and_not_left_out(moodle: Moodle) -> None:
     role = f"hidden_{moodle.database['PGDATABASE']}"
     moodle.execute(

@@ -76,8 +76,13 @@ class MoodleLog:
 
     def look(self, windows: Sequence[Window]) -> Mapping[Window, Seen]:
         """Count the events of each window and add up their ids; a window without any event is left out."""
-        with self.session() as log, _explained(self.name):
-            rows: list[Any] = log.execute(self._composed(log, "look", windows)).fetchall()
+        try:
+            with self.session() as log, _explained(self.name):
+                rows: list[Any] = log.execute(self._composed(log, "look", windows)).fetchall()
+        except psycopg.Error as error:
+            # What is looked at for comparison must fail as such, and not what was loaded.
+            said = error.diag.message_primary or str(error).strip()
+            raise RefreshError(f"{self.name} could not be looked at: {said}") from error
         return _seen(windows, [(win, events, str(ids)) for win, events, ids in rows])
 
     @contextlib.contextmanager
