@@ -74,6 +74,8 @@ def test_a_kind_is_known_by_its_name_or_by_its_keys() -> None:
         ({"tables": ["dataset_rights"], "allowed": ["x"]}, "has no filter"),
         ({"tables": ["datasets"], "allowed": [" "]}, "at least one value"),
         ({"tables": ["datasets"], "allowed": "CC0 1.0"}, "at least one value"),
+        ({"tables": ["datasets"], "allowed": ["CC0", "a\0b"]}, "characters that no text in the database has"),
+        ({"tables": ["datasets"], "allowed": ["\ud800"]}, "characters that no text in the database has"),
         ({"tables": ["datasets"], "accept_shrink": "yes"}, "true or false"),
         ({"tables": ["datasets"], "sha256": "abc"}, "64 hex digits"),
         ({"sha256": SHA}, "sha256 names the file of one table"),

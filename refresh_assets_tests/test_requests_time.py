@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import psycopg
@@ -123,6 +123,32 @@ def test_a_process_that_lives_and_cannot_write_is_not_taken_for_dead(counter: Co
             assert stale(counter.own, timedelta(minutes=1), timedelta(), now=late + n * timedelta(hours=1)) == []
     wait(lambda: not counter.sql("SELECT pid FROM pg_stat_activity WHERE application_name = %s", SESSION + found.token))
     assert [gone.token for gone in stale(counter.own, timedelta(minutes=1), timedelta(), now=late)] == [found.token]
+
+
+def test_a_process_that_is_frozen_loses_its_connection_and_is_taken_for_dead(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFRESH_HEARTBEAT", "0.1")
+    counter.ask("tonight")
+    found = counter.start("tonight")
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
+    beat = RequestBeat(found.token)
+    with beat.open() as conn:
+        beat.beat(conn)
+        assert counter.sql(sessions, SESSION + found.token)
+        wait(lambda: not counter.sql(sessions, SESSION + found.token))
+        late = datetime.now(timezone.utc) + timedelta(hours=1)
+        assert [gone.token for gone in stale(counter.own, timedelta(minutes=1), timedelta(), now=late)] == [found.token]
+
+
+def test_a_living_process_that_lost_its_connection_beats_on_with_another(counter: Counter) -> None:
+    counter.ask("tonight")
+    found = counter.start("tonight")
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+    with Pulse(RequestBeat(found.token), timedelta(seconds=0.05), [].append):
+        wait(lambda: counter.sql(ended, SESSION + found.token))
+        last = beat_of(counter)
+        wait(lambda: beat_of(counter) > last)
 
 
 def test_a_heartbeat_of_a_request_that_was_taken_away_warns_once(counter: Counter) -> None:

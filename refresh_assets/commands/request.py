@@ -164,7 +164,9 @@ def _instant(text: str | None) -> datetime | None:
 
 
 def _line(one: Request) -> str:
-    told = f"{one.instance}: {one.state}, for {one.when.isoformat(timespec='seconds')}"
+    # Whoever inserts a row may have put a line break into its name.
+    name = one.instance if one.instance.isprintable() else json.dumps(one.instance)
+    told = f"{name}: {one.state}, for {one.when.isoformat(timespec='seconds')}"
     if one.priority is not None:
         told += f", priority {one.priority}"
     if one.failures and one.state in ("waiting", "running", "failed"):

@@ -52,6 +52,9 @@ def connect_with(keywords: Mapping[str, Any], application_name: str, where: str)
         conn = psycopg.connect(**options, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise RefreshError(f"no connection to the database {where}: {str(error).strip()}") from error
+    # What a role or a database sets otherwise, psycopg cannot read.
+    if not (conn.info.parameter_status("DateStyle") or "").startswith("ISO"):
+        conn.execute(_LIMITS["dates"])
     # The default of a role may be stricter, and a snapshot older than our lock would show us a stale state.
     conn.isolation_level = IsolationLevel.READ_COMMITTED
     return conn

@@ -12,6 +12,9 @@ JOIN (
         ('idle_in_transaction_session_timeout', %(idle)s::bigint)
 ) AS limits (name, wanted) USING (name)
 
+-- name: dates
+SELECT set_config('DateStyle', 'ISO, MDY', false)
+
 -- name: formats
 -- With row security on, rows that a policy hides would be left as they are without a word; off, it is an error.
 SELECT

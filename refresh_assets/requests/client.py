@@ -24,6 +24,7 @@ from refresh_assets.requests.task import (
     BadRequestError,
     checked_name,
     checked_priority,
+    checked_text,
     checked_time,
     decode,
     encode,
@@ -123,7 +124,13 @@ def reschedule(
     Raises RequestRunningError, UnknownRequestError, and BadRequestError as `schedule_if_not_exists` does.
     """
     keep = isinstance(data, _Kept)
-    values = {**_values(instance, when, None if isinstance(data, _Kept) else data, None), "keep": keep}
+    values = {
+        "task": TASK,
+        "instance": checked_text(instance),
+        "at": checked_time(when),
+        "data": None if isinstance(data, _Kept) else encode(data),
+        "keep": keep,
+    }
     if _rows(conn, "reschedule", values):
         return
     _must_not_run(conn, instance)
@@ -136,7 +143,7 @@ def cancel(conn: AnyConnection, instance: str) -> None:
 
     Raises RequestRunningError and UnknownRequestError.
     """
-    values = {"task": TASK, "instance": checked_name(instance)}
+    values = {"task": TASK, "instance": checked_text(instance)}
     if _rows(conn, "cancel", values):
         return
     _must_not_run(conn, instance)
@@ -192,7 +199,8 @@ def _values(
 def _rows(conn: AnyConnection, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
     schema = read_requests(os.environ).schema
     try:
-        with conn.cursor(row_factory=tuple_row) as cursor:
+        # In binary form instants can be read whatever DateStyle the caller's session has.
+        with conn.cursor(row_factory=tuple_row, binary=True) as cursor:
             return cursor.execute(_CLIENT[statement].format(schema=sql.Identifier(schema)), values).fetchall()
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
         raise RefreshError(

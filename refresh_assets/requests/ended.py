@@ -18,7 +18,7 @@ from refresh_assets.reasons import run_reason, step_reasons
 from refresh_assets.requests.claim import InWork, beat, bind, in_work
 from refresh_assets.requests.fence import TOKEN_TAG
 from refresh_assets.requests.settings import RequestSettings
-from refresh_assets.requests.settle import call_off, complete, fail, postpone, stale
+from refresh_assets.requests.settle import call_off, complete, fail, postpone, release_strays, stale
 from refresh_assets.secrets import masked
 
 LOCKED = "another refresh held the lock of a table; this run did not refresh it"
@@ -63,6 +63,7 @@ class Ledger:
     def _end_the_dead(self) -> None:
         """Let Dagster know of runs whose process is gone."""
         limits = self.limits
+        release_strays(self.conn, limits.silent_after, schema=self.settings.schema)
         found = stale(self.conn, limits.silent_after, limits.second_look, schema=self.settings.schema)
         for dead in found:
             run = self.instance.get_run_by_id(dead.run_id) if dead.run_id else None
@@ -70,7 +71,7 @@ class Ledger:
                 self.instance.report_run_failed(
                     run,
                     f"The process of this run is gone: the last heartbeat of its request {dead.instance!r} was at "
-                    f"{instant(dead.beat_at)}. It was killed, ran out of memory, or its host went down.",
+                    f"{instant(dead.beat_at)}. It was killed, ran out of memory, is frozen, or its host went down.",
                 )
 
     def _settled(self, claim: InWork) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 
+from refresh_assets.alerts.limits import usable_limits
 from refresh_assets.alerts.pulse import name_session
 from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.queries import queries
 from refresh_assets.requests.claim import beat
 from refresh_assets.requests.fence import RequestLostError
 from refresh_assets.requests.settings import read_requests
 from refresh_assets.requests.settle import SESSION
 from refresh_assets.requests.storage import connect_plainly
 from refresh_assets.settings import Env
+
+_CLAIM = queries("refresh_assets.requests", "sql/claim.sql")
 
 
 class RequestBeat:
@@ -28,6 +32,8 @@ class RequestBeat:
         conn = connect_plainly(self._env, SESSION + self._token)
         try:
             name_session(conn, SESSION + self._token)
+            idle = str(round(usable_limits(self._env).silent_after.total_seconds() * 1000))
+            conn.execute(_CLAIM["vanish"], {"idle": idle})
         except BaseException:
             conn.close()
             raise

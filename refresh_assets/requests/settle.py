@@ -16,7 +16,7 @@ from psycopg import sql
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.requests.settings import GROWTH, LONGEST_DELAY, RequestSettings, read_requests
-from refresh_assets.requests.task import checked_time
+from refresh_assets.requests.task import TASK, checked_time
 from refresh_assets.secrets import mask
 
 # With a claim's token below the 63 characters that Postgres keeps of an application's name.
@@ -108,6 +108,14 @@ def park(conn: Connection, token: str, error: str, *, now: datetime | None = Non
 def call_off(conn: Connection, token: str, why: str, *, schema: str | None = None) -> bool:
     """End a request whose run a person cancelled; it is neither tried again nor told."""
     return _happened(conn, "park", schema, token=token, error=_text(why), outcome="cancelled", now=None)
+
+
+def release_strays(
+    conn: Connection, silent: timedelta, *, now: datetime | None = None, schema: str | None = None
+) -> int:
+    """Let requests be due again that are picked without a claim and without a heartbeat; return how many."""
+    values = {"task": TASK, "silent": silent.total_seconds(), "now": checked_time(now)}
+    return conn.execute(_statement("release_strays", schema), values).rowcount
 
 
 def stale(

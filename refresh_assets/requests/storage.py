@@ -63,7 +63,8 @@ def create_tables(conn: Connection, schema: str) -> None:
         if no_tasks:
             conn.execute(_CREATE["tasks"].format(schema=name))
         if foreign:
-            conn.execute(_CREATE["adopt"].format(schema=name))
+            for statement in ("adopt_columns", "adopt_rows", "adopt"):
+                conn.execute(_CREATE[statement].format(schema=name))
         if no_tasks or foreign:
             conn.execute(_CREATE["due_index"].format(schema=name))
             conn.execute(_CREATE["picked_index"].format(schema=name))

@@ -12,6 +12,7 @@ from refresh_assets.requests.task import BadRequestError
 
 NAME = "tables"
 OPTIONS = ("accept_shrink", "allowed", "sha256")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,6 +80,8 @@ def _allowed(table: str, values: object, *, filtered: bool) -> list[str]:
         raise BadRequestError(f"table {table} has no filter, so `allowed` cannot be given")
     if not isinstance(values, list) or not values or not all(isinstance(x, str) and x.strip() for x in values):
         raise BadRequestError(f"allowed of table {table} must list at least one value, each a text")
+    if any(_NO_TEXT.search(value) for value in values):
+        raise BadRequestError(f"allowed of table {table} has characters that no text in the database has")
     return values
 
 

@@ -33,6 +33,13 @@ def checked_name(instance: str) -> str:
     return instance
 
 
+def checked_text(instance: str) -> str:
+    """Return a name to look for, such as any program can have written. Raises BadRequestError for what none can be."""
+    if not instance or "\0" in instance:
+        raise BadRequestError("the name of a request is not empty, and has no NUL character")
+    return instance
+
+
 def checked_time(when: datetime | None) -> datetime | None:
     """Return an instant in UTC; None is now, by the database's clock.
 

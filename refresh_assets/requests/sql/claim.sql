@@ -16,7 +16,9 @@ claimed AS (
         picked = true,
         picked_by = gen_random_uuid()::text,
         last_heartbeat = coalesce(%(now)s::timestamptz, statement_timestamp()),
-        version = task.version + 1,
+        -- Others write these numbers, too; one that is out of bounds must not keep all requests from being claimed.
+        version = least(task.version, 9223372036854770000) + 1,
+        consecutive_failures = least(greatest(task.consecutive_failures, 0), 1000000),
         last_updated_at = clock_timestamp()
     FROM due
     WHERE task.task_name = due.task_name AND task.task_instance = due.task_instance
@@ -43,7 +45,7 @@ noted AS (
         parts = '{{}}',
         -- What was done counts for as long as nobody asked anew in between.
         done = CASE
-            WHEN claim.row_created_at = excluded.row_created_at AND claim.version + 1 = excluded.version
+            WHEN claim.row_created_at = excluded.row_created_at AND claim.version = excluded.version - 1
                 THEN claim.done
             ELSE '{{}}'
         END
@@ -100,6 +102,10 @@ RETURNING claim.task_instance
 UPDATE {schema}.scheduled_tasks
 SET last_heartbeat = coalesce(%(now)s::timestamptz, clock_timestamp())
 WHERE task_name = %(task)s AND picked AND picked_by = %(token)s::text
+
+-- name: vanish
+-- A process that is frozen keeps its connection: the server ends it when no heartbeat comes.
+SELECT set_config(name, %(idle)s, false) FROM pg_settings WHERE name = 'idle_session_timeout'
 
 -- name: seal
 WITH mine AS (

@@ -19,7 +19,7 @@ SET
     execution_time = excluded.execution_time,
     priority = excluded.priority,
     consecutive_failures = 0,
-    version = task.version + 1,
+    version = least(task.version, 9223372036854770000) + 1,
     last_updated_at = clock_timestamp()
 WHERE NOT task.picked
 RETURNING true
@@ -30,7 +30,7 @@ SET
     task_data = CASE WHEN %(keep)s THEN task_data ELSE %(data)s::bytea END,
     execution_time = coalesce(%(at)s::timestamptz, statement_timestamp()),
     consecutive_failures = 0,
-    version = version + 1,
+    version = least(version, 9223372036854770000) + 1,
     last_updated_at = clock_timestamp()
 WHERE task_name = %(task)s AND task_instance = %(instance)s AND NOT picked
 RETURNING true

@@ -10,6 +10,7 @@ SELECT
         WHERE
             attrelid = to_regclass(format('%I.scheduled_tasks', {schema}::text))
             AND attname = 'last_updated_at'
+            AND attnotnull
             AND NOT attisdropped
     )
 
@@ -49,13 +50,32 @@ CREATE TABLE IF NOT EXISTS {schema}.scheduled_tasks (
     )
 )
 
--- name: adopt
+-- name: adopt_columns
 ALTER TABLE {schema}.scheduled_tasks
     ALTER COLUMN picked SET DEFAULT false,
     ALTER COLUMN version SET DEFAULT 1,
     ADD COLUMN IF NOT EXISTS priority smallint,
-    ADD COLUMN IF NOT EXISTS created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ADD COLUMN IF NOT EXISTS last_updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ADD COLUMN IF NOT EXISTS created_at timestamptz,
+    ADD COLUMN IF NOT EXISTS last_updated_at timestamptz,
+    ALTER COLUMN created_at SET DEFAULT clock_timestamp(),
+    ALTER COLUMN last_updated_at SET DEFAULT clock_timestamp()
+
+-- name: adopt_rows
+-- Where these columns are there already, they may lack a default and rows may lack their values.
+UPDATE {schema}.scheduled_tasks
+SET
+    created_at = coalesce(created_at, clock_timestamp()),
+    last_updated_at = coalesce(last_updated_at, clock_timestamp())
+WHERE created_at IS NULL OR last_updated_at IS NULL
+
+-- name: adopt
+ALTER TABLE {schema}.scheduled_tasks
+    ALTER COLUMN execution_time SET NOT NULL,
+    ALTER COLUMN created_at SET NOT NULL,
+    ALTER COLUMN last_updated_at SET NOT NULL,
+    DROP CONSTRAINT IF EXISTS name_length,
+    DROP CONSTRAINT IF EXISTS data_size,
+    DROP CONSTRAINT IF EXISTS calendar_time,
     ADD CONSTRAINT name_length CHECK (
         length(task_name) BETWEEN 1 AND 100 AND length(task_instance) BETWEEN 1 AND 100
     ),

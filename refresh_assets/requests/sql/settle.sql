@@ -110,6 +110,31 @@ FROM released
 WHERE claim.task_name = released.task_name AND claim.task_instance = released.task_instance
 RETURNING released.execution_time
 
+-- name: release_strays
+-- Picked by nobody whom we know: written so by another program, or our own note of it was lost.
+UPDATE {schema}.scheduled_tasks AS task
+SET
+    picked = false,
+    picked_by = NULL,
+    last_heartbeat = NULL,
+    version = least(task.version, 9223372036854770000) + 1,
+    last_updated_at = clock_timestamp()
+WHERE
+    task.task_name = %(task)s
+    AND task.picked
+    AND NOT EXISTS (
+        SELECT FROM {schema}.request_claims AS claim
+        WHERE
+            claim.task_name = task.task_name
+            AND claim.task_instance = task.task_instance
+            AND claim.token::text = task.picked_by
+    )
+    AND coalesce(
+        abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
+        > %(silent)s,
+        true
+    )
+
 -- name: suspect
 UPDATE {schema}.request_claims AS claim
 SET suspected_at = CASE
