@@ -110,6 +110,26 @@ def subjects(mails: list[Caught]) -> list[str]:
     return [str(caught.mail["Subject"]) for caught in mails]
 
 
+def test_that_the_database_takes_no_new_connection_of_a_leader_is_mailed_and_its_end_too(relay: Relay) -> None:
+    role = f"leader_{relay.env['PGDATABASE']}"
+    relay.admin.execute(f"CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'first'")
+    try:
+        with catching() as mailserver:
+            relay.env |= {**mail_settings(mailserver), "PGUSER": role, "PGPASSWORD": "first"}
+            leader = relay.start("etl-1", shortened={**SHORTENED, "ask": 0.5})
+            relay.leads(leader)
+            relay.admin.execute(f"ALTER ROLE {role} PASSWORD 'second'")
+            relay.wait(lambda: mailserver.mails)
+            assert subjects(mailserver.mails)[0].startswith("[refresh] database is gone: no connection to the database")
+            assert "first" not in mailserver.mails[0].text()
+            assert relay.leader() == leader.pid
+            relay.admin.execute(f"ALTER ROLE {role} PASSWORD 'first'")
+            relay.wait(lambda: "[refresh] database recovered" in subjects(mailserver.mails))
+    finally:
+        relay.stop()
+        relay.admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
 def test_that_the_database_is_gone_is_mailed_once_and_its_return_too(open_folder: Path, tmp_path: Path) -> None:
     server = embedded.start(open_folder / "outage", settings={"fsync": "off"})
     try:

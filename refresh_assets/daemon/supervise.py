@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +19,7 @@ from refresh_assets.daemon.guard import Guard
 from refresh_assets.daemon.lease import Lease
 from refresh_assets.daemon.outage import Outage
 from refresh_assets.daemon.refused import RefusedError
-from refresh_assets.daemon.register import Register
+from refresh_assets.daemon.register import Register, connect_register
 from refresh_assets.daemon.timing import Timing
 from refresh_assets.errors import RefreshError
 from refresh_assets.secrets import masked
@@ -129,12 +131,37 @@ class Daemon:
         register.enter("leader", lease.pid)
         self.echo(f"leading: term {term}")
         try:
-            self.work.lead(self.stopping)
+            with self._asking():
+                self.work.lead(self.stopping)
         finally:
             self._hand_over(lease, register, guard, term)
         left = self.work.drain(self.drain, self.stopping)
         for run in left:
             self.echo(f"left running: {run}")
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Look meanwhile whether the database takes new connections: the lease's own outlives a changed password."""
+        done = threading.Event()
+
+        def ask() -> None:
+            while not done.wait(self.timing.ask):
+                self._ask()
+
+        threading.Thread(target=ask, name="database", daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def _ask(self) -> None:
+        try:
+            connect_register(self.env).close()
+        except (RefreshError, psycopg.Error) as error:
+            self.outage.failed(masked(error, self.env))
+        else:
+            self.outage.answered(standby=False)
+            self.outage.rest()
 
     def _begin_term(self, lease: Lease, register: Register) -> int | None:
         """Wait until an earlier leader must have ended itself, unless it handed over; return the term's number."""

@@ -33,6 +33,8 @@ class Timing:
     """Without an answer of the database, before a person is told: by a leader, or a process that was just started."""
     standby_outage: float = 240.0
     """The same for a standby: by then the leader's host will have told, if it can."""
+    ask: float = 10.0
+    """Between two new connections by which a leader sees whether the database still takes any."""
     location: float = 90.0
     """That a code location does not load, before a person is told."""
     again: float = 30.0
