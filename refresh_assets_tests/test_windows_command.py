@@ -264,6 +264,21 @@ def test_a_run_that_is_ended_leaves_rows_and_marker_together_and_is_told_as_fail
     assert log.shop.rows("SELECT DISTINCT since::date::text FROM etl.activity_metrics") == [("2026-03-02",)]
 
 
+def test_a_reason_of_several_lines_is_told_in_one(log: LogShop) -> None:
+    log.run(*SPAN)
+    log.shop.admin.execute(
+        "CREATE FUNCTION etl.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE E'one\\ntwo'; END $$"
+    )
+    log.shop.admin.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON etl.activity_metrics FOR EACH ROW EXECUTE FUNCTION etl.no()"
+    )
+    log.write("2026-03-02T10:00Z", 2, 9)
+    code, lines, _err = log.run(*SPAN)
+    assert code == 1
+    assert len(lines) == 2
+    assert f"{FIRST}: failed: one two" in lines[0]
+
+
 def test_hidden_numbers_and_totals_and_passwords_are_in_no_event_of_the_run(log: LogShop) -> None:
     log.write("2026-03-02T10:00Z", 2, 3457)
     log.write("2026-03-02T10:00Z", 3, 4)

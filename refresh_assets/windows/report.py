@@ -40,7 +40,7 @@ class WindowReport:
             "loaded": f"loaded {self.rows} rows",
             "unchanged": f"unchanged, {self.rows} rows: another run loaded it just now",
             "locked": "locked: another run is loading it; nothing was done",
-            "failed": f"failed: {self.error}",
+            "failed": f"failed: {one_line(self.error or '')}",
             UP_TO_DATE: "already up to date",
         }
         window = f"{self.since}/{self.until}: " if self.since else ""
