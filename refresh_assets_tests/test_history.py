@@ -140,3 +140,13 @@ def test_what_cannot_be_found_is_told_in_a_line(shop_here: Shop, args: tuple[str
     assert text in out
     assert code == (0 if args == ("history",) else 1)
     assert "Traceback" not in out
+
+
+def test_a_table_that_was_never_loaded_hides_no_load_of_another(
+    shop_here: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    shop_here.publish(A)
+    assert refresh()["outcome"] == "loaded"
+    assert [load["table"] for load in json_lines("history")] == ["datasets"]
+    assert run("history", "dataset_rights")[0] == 0

@@ -99,7 +99,7 @@ def load_of(settings: Settings, load_id: int) -> PastLoad:
 
 
 def _with_changes(loads: list[PastLoad], most: int) -> list[tuple[PastLoad, tuple[str, ...]]]:
-    before = [*loads[1:], None]
+    before = [*loads[1:], None][: len(loads)]
     told = [(x, changed_parts(y.parts, x.parts) if y else ()) for x, y in zip(loads, before, strict=True)]
     return told[:most]
 
