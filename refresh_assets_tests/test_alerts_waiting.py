@@ -73,9 +73,9 @@ def test_a_run_that_waited_before_the_first_look_began_to_look_is_history(tower:
 # Tables that nobody verifies
 
 
-def verified(tower: Watchtower, days: float, outcome: str = "unchanged") -> None:
+def verified(tower: Watchtower, days: float, outcome: str = "unchanged", **told: Any) -> None:
     """Let the last materialization of datasets be so old."""
-    table = dg.AssetMaterialization("datasets_table", metadata={"outcome": outcome})
+    table = dg.AssetMaterialization("datasets_table", metadata={"outcome": outcome, **told})
     tower.instance.report_runless_asset_event(table)
     tower.shop.admin.execute(
         "UPDATE dagster.event_logs SET timestamp = timestamp - make_interval(secs => %(age)s), event = "
@@ -131,6 +131,13 @@ def test_a_table_that_nobody_verified_for_its_limit_is_told_once_a_spell(tower: 
     assert tower.told() == []
     verified(tower, 9)
     assert len(tower.told()) == 1
+
+
+def test_a_table_without_its_file_is_verified_as_of_when_the_publisher_was_asked(tower: Watchtower) -> None:
+    tower.refresh()
+    verified(tower, 0.1, publisher_asked=dg.MetadataValue.timestamp(ago(minutes=8.1 * 24 * 60)))
+    (subject,) = tower.subjects()
+    assert subject.startswith("[refresh] datasets is overdue: not verified for 8 d 2 h")
 
 
 def test_that_a_stopped_schedule_is_the_cause_is_told(tower: Watchtower) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 from pathlib import Path
 
 import dagster as dg
@@ -54,6 +55,21 @@ def test_each_asset_can_be_materialized_alone(floor: Floor) -> None:
     floor.run(CSV)
     floor.run(TABLE)
     assert len(floor.shop.rows()) == 41
+
+
+def test_a_table_materialized_alone_tells_when_the_publisher_was_asked_and_not_that_it_was(floor: Floor) -> None:
+    floor.run()
+    asked = floor.told(CSV)["publisher_asked"]
+    floor.shop.publish(dataset_rows(41))
+    alone = floor.run(TABLE)
+    told = floor.told()
+    assert (told["outcome"], told["publisher_asked"]) == ("unchanged", asked)
+    when = f"{datetime.fromtimestamp(asked, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    found = verdicts(alone)
+    assert found["verified"].description == f"compared with the published file as of {when}: unchanged"
+    assert found["as_published"].description == f"made from the published datasets.csv as of {when}"
+    floor.run(CSV, TABLE)
+    assert floor.told()["publisher_asked"] == floor.told(CSV)["publisher_asked"] > asked
 
 
 def test_a_table_without_a_fetched_file_says_what_to_materialize(floor: Floor) -> None:

@@ -9,6 +9,8 @@ from functools import cached_property
 
 import dagster as dg
 
+from refresh_assets.published.files import ASKED_AT
+
 TABLE = "_table"
 _PARTS = (TABLE, "_csv")
 LOADED = "loaded"
@@ -77,12 +79,21 @@ def verification(instance: dg.DagsterInstance, table: str) -> Verification | Non
     for _page in range(_PAGES):
         found = instance.fetch_materializations(key_of(table), limit=limit, cursor=cursor)
         for record in found.records:
-            if verifies(record.event_log_entry.asset_materialization):
-                return Verification(instant_of(record.timestamp), record.run_id)
+            materialization = record.event_log_entry.asset_materialization
+            if verifies(materialization):
+                return Verification(_verified_at(materialization, record.timestamp), record.run_id)
         if not found.has_more:
             return None
         cursor, limit = found.cursor, _PAGE
     return None
+
+
+def _verified_at(materialization: dg.AssetMaterialization | None, timestamp: float) -> datetime:
+    """Return when the publisher was asked, for a run of the table alone asks nobody; else when the run told it."""
+    asked = materialization.metadata.get(ASKED_AT) if materialization else None
+    if not isinstance(asked, dg.TimestampMetadataValue):
+        return instant_of(timestamp)
+    return instant_of(min(asked.value, timestamp))
 
 
 def verifies(materialization: dg.AssetMaterialization | None) -> bool:

@@ -129,6 +129,7 @@ def _table_asset(table: Table) -> dg.AssetsDefinition:
                 accept_shrink=config.accept_shrink,
                 run_id=context.run.run_id,
                 instead_of=file.instead_of,
+                asked_at=file.asked_at,
             )
             refresh = Refresh(load, settings, file_key, file.fetch_seconds)
         yield dg.Output(refresh)

@@ -136,7 +136,7 @@ def table_results(conn: Connection, asset: dg.AssetKey, refresh: Refresh) -> lis
         "rows_accounted_for": _accounted_for(seen, refresh.load, result),
         "drift": _drift(seen, refresh.load, result),
         "versions": _versions(seen, refresh.load, result),
-        "verified": _verified(result),
+        "verified": _verified(refresh.load, result),
         "as_published": _as_published(refresh.load),
     }
     return [verdict.result(asset, name) for name, verdict in verdicts.items()]
@@ -207,9 +207,9 @@ def _versions(seen: Inspection, load: Load, result: Result) -> Verdict:
     )
 
 
-def _verified(result: Result) -> Verdict:
+def _verified(load: Load, result: Result) -> Verdict:
     if result.outcome != "locked":
-        return _passed(f"compared with the published file: {result.outcome}", outcome=result.outcome)
+        return _passed(f"compared with the published file{_as_of(load)}: {result.outcome}", outcome=result.outcome)
     return Verdict(
         False,  # noqa: FBT003
         "another refresh held the lock: this run changed nothing and verified nothing",
@@ -220,13 +220,18 @@ def _verified(result: Result) -> Verdict:
 
 def _as_published(load: Load) -> Verdict:
     if load.instead_of is None:
-        return _passed(f"made from the published {load.table.file}", sha256=load.sha256)
+        return _passed(f"made from the published {load.table.file}{_as_of(load)}", sha256=load.sha256)
     return Verdict(
         False,  # noqa: FBT003
         f"made from an earlier {load.table.file} by wish; it stays until another file is published",
         {"sha256": load.sha256, "sha256_published": load.instead_of},
         dg.AssetCheckSeverity.WARN,
     )
+
+
+def _as_of(load: Load) -> str:
+    """Say when the publisher was asked: a run of the table alone compares it with the file that was fetched last."""
+    return f" as of {load.asked_at:%Y-%m-%d %H:%M} UTC" if load.asked_at else ""
 
 
 def _passed(description: str, **metadata: Any) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, connect, limit
@@ -53,6 +54,7 @@ def choose(
     """
     if wish.sha256:
         return _earlier(settings, name, wish.sha256.strip().lower())
+    asked_at = datetime.now(timezone.utc)
     publisher = replace(publisher_of(settings), progress=progress)
     manifest = manifest or publisher.manifest()
     entry = manifest.entry(name)
@@ -60,10 +62,10 @@ def choose(
         with _looking(settings) as conn:
             kept = kept_instead_of(conn, settings.schema, name, entry.sha256)
         if kept is not None:
-            return _kept(settings, name, kept, entry.sha256)
+            return _kept(settings, name, kept, entry.sha256, asked_at)
     fetched = publisher.file(name, entry)
     file = checked(fetched.file, name)
-    return Choice(replace(file, fetch_seconds=fetched.seconds), fetched)
+    return Choice(replace(file, fetch_seconds=fetched.seconds, asked_at=asked_at), fetched)
 
 
 def _earlier(settings: Settings, name: str, sha256: str) -> Choice:
@@ -73,7 +75,7 @@ def _earlier(settings: Settings, name: str, sha256: str) -> Choice:
     return Choice(replace(file, instead_of=instead_of), None)
 
 
-def _kept(settings: Settings, name: str, sha256: str, published: str) -> Choice:
+def _kept(settings: Settings, name: str, sha256: str, published: str, asked_at: datetime) -> Choice:
     try:
         file = from_cache(settings, name, sha256)
     except FetchError as error:
@@ -82,7 +84,7 @@ def _kept(settings: Settings, name: str, sha256: str, published: str) -> Choice:
             f"{published}), which stays so until another file is published; `refresh-assets reload TABLE published` "
             "loads the published one"
         ) from None
-    return Choice(replace(file, instead_of=published), None)
+    return Choice(replace(file, instead_of=published, asked_at=asked_at), None)
 
 
 def _looking(settings: Settings) -> Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from refresh_assets.published.csv_file.dialect import FileFormatError, Layout, scan
@@ -14,13 +15,17 @@ from refresh_assets.published.publisher.fetch import Publisher
 from refresh_assets.published.publisher.transfer import FetchError
 from refresh_assets.settings import Settings
 
+# The name under which a file's and a table's materialization tell when the publisher was asked.
+ASKED_AT = "publisher_asked"
+
 
 @dataclass(frozen=True)
 class PublishedFile:
     """A file in the cache with what the manifest said of it (`rows`) and how it is laid out.
 
     `instead_of` is the sha256 of the published file in whose place this earlier one is loaded by wish, `fetch_seconds`
-    the time that fetching it took, None where it was not fetched.
+    the time that fetching it took, None where it was not fetched. `asked_at` is when the publisher was asked which file
+    it publishes, None where an earlier one was wished for without asking.
     """
 
     name: str
@@ -31,6 +36,7 @@ class PublishedFile:
     layout: Layout
     instead_of: str | None = None
     fetch_seconds: float | None = None
+    asked_at: datetime | None = None
 
 
 def cache_of(settings: Settings) -> Cache:

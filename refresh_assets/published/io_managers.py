@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from datetime import datetime, timezone
 from typing import Any
 
 import dagster as dg
@@ -15,7 +16,7 @@ from pydantic import PrivateAttr
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.files import PublishedFile, cache_of, checked
+from refresh_assets.published.files import ASKED_AT, PublishedFile, cache_of, checked
 from refresh_assets.published.progress import Progress
 from refresh_assets.published.publisher.manifest import Manifest
 from refresh_assets.published.story import Story
@@ -85,8 +86,12 @@ class PublishedFileIOManager(dg.ConfigurableIOManager):
                     f"the file of the last materialization (sha256 {sha256.value}) is not in the cache of this host; "
                     f"materialize `{asset}` again"
                 )
-            instead_of = told.get("instead_of")
-            return replaced(checked(cached, cached.name), instead_of=instead_of.value if instead_of else None)
+            instead_of, asked = told.get("instead_of"), told.get(ASKED_AT)
+            return replaced(
+                checked(cached, cached.name),
+                instead_of=instead_of.value if instead_of else None,
+                asked_at=datetime.fromtimestamp(asked.value, timezone.utc) if asked else None,
+            )
 
 
 class TableIOManager(dg.IOManager):

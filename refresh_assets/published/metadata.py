@@ -9,6 +9,7 @@ import dagster as dg
 
 from refresh_assets.base_url import BaseUrl
 from refresh_assets.published.choice import Choice
+from refresh_assets.published.files import ASKED_AT
 from refresh_assets.published.publisher.manifest import Manifest
 from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets.secrets import mask
@@ -29,6 +30,7 @@ def of_file(choice: Choice, base: BaseUrl) -> dict[str, Any]:
     file, fetched = choice.file, choice.fetched
     told: dict[str, Any] = {
         "source": choice.source,
+        ASKED_AT: dg.MetadataValue.timestamp(file.asked_at) if file.asked_at else None,
         "instead_of": file.instead_of,
         "dagster/uri": dg.MetadataValue.url(base.address(file.name)),
         "dagster/row_count": file.layout.rows,

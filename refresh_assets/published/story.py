@@ -10,6 +10,7 @@ from urllib.parse import quote
 import dagster as dg
 
 from refresh_assets.markdown import IN_PLACE, in_place, table
+from refresh_assets.published.files import ASKED_AT
 from refresh_assets.published.metadata import lineage_of
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.glance import Glance
@@ -43,6 +44,7 @@ class Story:
             "message": result.message,
             "drift": result.drift,
             "earlier_file": self._earlier_file(),
+            ASKED_AT: dg.MetadataValue.timestamp(load.asked_at) if load.asked_at else None,
             "added": result.added,
             "changed": result.changed,
             "removed": result.removed,

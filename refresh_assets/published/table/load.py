@@ -23,6 +23,7 @@ class Load:
 
     `allowed` holds the values that the table's filter keeps, None without a filter. `rows` is the manifest's count.
     `instead_of` is the sha256 of the published file in whose place this earlier one is loaded by wish.
+    `asked_at` is when the publisher was asked which file it publishes, None where it was not.
     `guard` decides at the transaction's end whether it may commit.
     """
 
@@ -36,6 +37,7 @@ class Load:
     accept_shrink: bool = False
     run_id: str | None = None
     instead_of: str | None = None
+    asked_at: datetime | None = None
     guard: Guard | None = None
 
     @property
