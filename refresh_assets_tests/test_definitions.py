@@ -194,6 +194,8 @@ def test_a_wrong_declaration_names_the_table_and_every_wrong_field() -> None:
             "1 validation error for PublishedTable\ntransform_version",
         ),
         ("transform_version: 1", "transform_vesion: 1", "attributes.transform_vesion at {declaration}:15"),
+        (".PublishedTable", ".PublishdTable", "refresh_assets/defs/datasets/defs.yaml: Module"),
+        ("attributes:", "attributes: {}\nothers:", "refresh_assets/defs/datasets/defs.yaml: "),
     ],
 )
 def test_a_code_location_with_a_wrong_declaration_says_where_and_what(
