@@ -6,6 +6,7 @@ import email
 import email.policy
 import random
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from email.message import EmailMessage
 from typing import cast
@@ -80,6 +81,11 @@ def test_the_body_says_what_to_know_and_to_do() -> None:
         "Asset:        https://dagster.example/assets/datasets_table\n"
         "Host:         etl1.example\n"
     )
+
+
+def test_the_html_shows_commands_as_such_and_takes_no_markup_from_others() -> None:
+    html = text_of(sent(replace(FACTS, advice="Run `refresh-assets status <b>` now.")), "html")
+    assert "<code>refresh-assets status &lt;b&gt;</code>" in html
 
 
 def test_the_html_says_the_same_and_links_to_the_run_and_the_asset() -> None:

@@ -156,7 +156,7 @@ def _plain(headline: str, what: str, reason: str, rows: list[tuple[str, str]]) -
 def _html(headline: str, what: str, reason: str, rows: list[tuple[str, str]]) -> str:
     parts = [f"<p><strong>{escape(headline)}.</strong></p>"]
     if what:
-        parts.append(f"<p>{escape(what)}</p>")
+        parts.append(f"<p>{_marked_up(what)}</p>")
     if reason:
         parts.append(_preformatted(reason if _is_short(reason) else _opening(reason)))
     if rows:
@@ -177,4 +177,9 @@ def _preformatted(text: str) -> str:
 
 def _linked(value: str) -> str:
     text = escape(value)
-    return f'<a href="{text}">{text}</a>' if _WEB.fullmatch(value) else text
+    return f'<a href="{text}">{text}</a>' if _WEB.fullmatch(value) else _marked_up(value)
+
+
+def _marked_up(text: str) -> str:
+    """Show what stands between backticks, a command or a name, as what it is."""
+    return re.sub("`([^`\n]+)`", r"<code>\1</code>", escape(text))
