@@ -31,10 +31,11 @@ from refresh_assets.requests.settings import requests_of
 from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked
 from refresh_assets.settings import Reader, Settings, SettingsError, settings_of, source_url_of
+from refresh_assets.windows.desk import read_plan
+from refresh_assets.windows.due import standing_of
 from refresh_assets.windows.settings import read_windows, window_problems, windows_wanted
 from refresh_assets.windows.sources import read_source
 from refresh_assets.windows.state import TABLES as WINDOW_TABLES
-from refresh_assets.windows.state import check_grid, exist, read_state
 from refresh_assets.windows.window import Window
 
 OLDEST_SERVER = 130000
@@ -192,8 +193,7 @@ def _event_log(settings: Settings, env: Mapping[str, str]) -> str:
     now = datetime.now(timezone.utc)
     source.look([Window(grid.last(now), grid.next(now + timedelta(seconds=1)))])
     with connect(settings.postgres, "refresh-assets check") as conn:
-        if exist(conn, settings.schema):
-            check_grid(read_state(conn, settings.schema), grid, settings.schema)
+        standing_of(conn, read_plan(settings, grid, env))
     return f"{source.name}, in windows of {windows.cron!r} in {windows.timezone}"
 
 

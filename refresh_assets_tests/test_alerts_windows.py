@@ -35,7 +35,7 @@ class Nights:
 
     def load(self, *ages: int) -> None:
         """Load the windows that ended so many hours before this one began."""
-        plan = Plan("etl", CronTicks("0 * * * *", "UTC", START), timedelta(days=1), timedelta(days=1))
+        plan = Plan("etl", CronTicks("0 * * * *", "UTC", START), "moodle", timedelta(days=1), timedelta(days=1))
         with connect(read_postgres(), "test windows") as conn:
             for _done in load(conn, Loading(plan, TableOfEvents(), 5), [window(age) for age in ages], Result()):
                 pass

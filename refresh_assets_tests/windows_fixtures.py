@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from refresh_assets.cron import CronTicks
 from refresh_assets.postgres.connect import Connection, connect
@@ -100,13 +101,19 @@ class WindowDesk:
 
     def cut(self, cron: str, zone: str = "UTC") -> None:
         """Cut windows otherwise from now on."""
-        self.plan = Plan("etl", CronTicks(cron, zone, START), timedelta(days=7), timedelta(days=7))
+        self.plan = Plan("etl", CronTicks(cron, zone, START), self.plan.source, timedelta(days=7), timedelta(days=7))
 
-    def load(self, *windows: Window, **changes: Any) -> Result:
-        """Load windows on a session of their own."""
+    def name_log(self, kind: str) -> None:
+        """Say that the events are those of another kind of log from now on."""
+        self.plan = replace(self.plan, source=kind)
+
+    def load(self, *windows: Window, role: sql.Identifier | None = None, **changes: Any) -> Result:
+        """Load windows on a session of their own, as another role where one is given."""
         result = Result()
         changes = {"lock_seconds": 2, **changes}
         with connect(self.settings, "test windows") as conn:
+            if role is not None:
+                conn.execute(sql.SQL("SET ROLE {role}").format(role=role))
             loading = Loading(self.plan, self.source, self.min_cell, **changes)
             for _done in load(conn, loading, windows, result):
                 pass
@@ -173,6 +180,6 @@ def windows(database: dict[str, str]) -> Iterator[WindowDesk]:
             settings,
             admin,
             LookingTable(conn=looking),
-            Plan("etl", CronTicks(DAYS, "UTC", START), timedelta(days=7), timedelta(days=7)),
+            Plan("etl", CronTicks(DAYS, "UTC", START), "moodle", timedelta(days=7), timedelta(days=7)),
         )
         yield desk

@@ -14,6 +14,7 @@ from refresh_assets.windows.due import Plan
 from refresh_assets.windows.grid import Grid
 from refresh_assets.windows.settings import read_min_cell, read_windows
 from refresh_assets.windows.source import EventSource
+from refresh_assets.windows.source_settings import required_kind
 from refresh_assets.windows.sources import read_source
 
 
@@ -40,6 +41,11 @@ class Desk:
 
 def open_desk(grid: Grid, env: Env = os.environ) -> Desk:
     """Read all settings of the windows. Raises SettingsError."""
-    settings, windows = read_settings(env), read_windows(env)
-    plan = Plan(settings.schema, grid, windows.bootstrap, windows.late)
-    return Desk(settings, plan, read_source(env), read_min_cell(env))
+    settings = read_settings(env)
+    return Desk(settings, read_plan(settings, grid, env), read_source(env), read_min_cell(env))
+
+
+def read_plan(settings: Settings, grid: Grid, env: Env = os.environ) -> Plan:
+    """Return by which plan the windows of this grid are kept up. Raises SettingsError."""
+    windows = read_windows(env)
+    return Plan(settings.schema, grid, required_kind(env), windows.bootstrap, windows.late)

@@ -17,12 +17,13 @@ from refresh_assets.windows.window import Window, text
 class Plan:
     """What is kept up: windows of this grid in this schema.
 
-    Without any loaded window those that cover the span `bootstrap` are loaded first. A window is looked at for late
-    events until its end is `late` ago.
+    `source` is the kind of event log that they are counted from. Without any loaded window those that cover the span
+    `bootstrap` are loaded first. A window is looked at for late events until its end is `late` ago.
     """
 
     schema: str
     grid: Grid
+    source: str
     bootstrap: timedelta
     late: timedelta
 
@@ -53,9 +54,8 @@ class Due:
 
 
 def due(conn: Connection, plan: Plan, now: datetime) -> Due:
-    """Return what is due by the tables as they are. Raises RefreshError where windows were cut otherwise."""
-    standing = state.read_state(conn, plan.schema) if state.exist(conn, plan.schema) else None
-    state.check_grid(standing, plan.grid, plan.schema)
+    """Return what is due by the tables as they are. Raises RefreshError as `standing_of` does."""
+    standing = standing_of(conn, plan)
     until = plan.grid.last(now)
     since = standing.first if standing else plan.grid.last(max(now - plan.bootstrap, plan.grid.first))
     since = max(since, plan.grid.first)
@@ -76,9 +76,19 @@ def due(conn: Connection, plan: Plan, now: datetime) -> Due:
     )
 
 
+def standing_of(conn: Connection, plan: Plan) -> State | None:
+    """Return the state, None before the first load.
+
+    Raises RefreshError where windows were cut otherwise, or counted from another kind of event log.
+    """
+    standing = state.read_state(conn, plan.schema) if state.exist(conn, plan.schema) else None
+    state.check_same(standing, plan.grid, plan.source, plan.schema)
+    return standing
+
+
 def look_for_late_events(conn: Connection, plan: Plan, source: EventSource, now: datetime) -> list[Window]:
     """Mark the windows of which events came late, and return them. Raises RefreshError where it cannot look."""
-    if not state.exist(conn, plan.schema):
+    if standing_of(conn, plan) is None:
         return []
     recent = state.loads(conn, plan.schema, now - plan.late - _longest(plan, now), now)
     by_window = {load.window: load for load in recent if load.window.until > now - plan.late}

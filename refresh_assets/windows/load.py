@@ -14,7 +14,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.windows import session, state
-from refresh_assets.windows.due import Plan
+from refresh_assets.windows.due import Plan, standing_of
 from refresh_assets.windows.giving_way import explained, patiently, words
 from refresh_assets.windows.source import BrokenLinesError, EventSource, LineCounts, Seen, Staged
 from refresh_assets.windows.state import JOB, State
@@ -88,10 +88,15 @@ def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: 
     with explained(f"loading windows into {schema}.activity_metrics"):
         session.prepare(conn, lock_seconds=loading.lock_seconds, statement_seconds=loading.statement_seconds)
         state.create_tables(conn, schema, loading.lock_seconds)
-        state.check_grid(state.read_state(conn, schema), loading.plan.grid, schema)
+        standing_of(conn, loading.plan)
+        keeps_source = state.keeps_source(conn, schema)
+        if not keeps_source:
+            result.notes.append(state.lacks_source(schema))
         ordered = sorted(set(windows))
         for start in range(0, len(ordered), PASS):
-            for done in _Pass(conn, loading, ordered[start : start + PASS], ordered[0].since, result).run():
+            for done in _Pass(
+                conn, loading, ordered[start : start + PASS], ordered[0].since, result, keeps_source
+            ).run():
                 result.done.append(done)
                 yield done
 
@@ -105,6 +110,7 @@ class _Pass:
     windows: Sequence[Window]
     first: datetime
     result: Result
+    keeps_source: bool
 
     def run(self) -> Iterator[Done]:
         try:
@@ -194,9 +200,15 @@ class _Pass:
             return self.conn.execute(_LOAD[statement].format(**common, **literals))
 
         with self.conn.transaction():
-            execute("begin_state", first=self.first, cron=plan.grid.cron, timezone=plan.grid.timezone)
+            execute(
+                "begin_state" if self.keeps_source else "begin_state_without_source",
+                first=self.first,
+                cron=plan.grid.cron,
+                timezone=plan.grid.timezone,
+                source=plan.source,
+            )
             held: Any = execute("hold_state").fetchone()
-            state.check_grid(State(*held), plan.grid, plan.schema)
+            state.check_same(State(*held), plan.grid, plan.source, plan.schema)
             execute("delete")
             inserted = execute("insert").rowcount
             rows, digest = _two(execute("digest").fetchone())

@@ -14,7 +14,8 @@ from refresh_assets.alerts.text import Facts, counted, instant
 from refresh_assets.alerts.trouble import Trouble
 from refresh_assets.postgres.connect import connect, limit
 from refresh_assets.settings import Env, read_settings, read_timezone
-from refresh_assets.windows.due import Due, Plan, due
+from refresh_assets.windows.desk import read_plan
+from refresh_assets.windows.due import Due, due
 from refresh_assets.windows.partitions import window_grid
 from refresh_assets.windows.settings import read_max_delay, read_windows, windows_wanted
 from refresh_assets.windows.state import JOB
@@ -91,8 +92,8 @@ def _told(found: Delay) -> dict[str, Any]:
 def _delay(now: datetime, env: Env) -> Delay | None:
     if not windows_wanted(env):
         return None
-    settings, windows = read_settings(env), read_windows(env)
-    plan = Plan(settings.schema, window_grid(windows), windows.bootstrap, windows.late)
+    settings = read_settings(env)
+    plan = read_plan(settings, window_grid(read_windows(env)), env)
     delay = read_max_delay(env)
     with connect(settings.postgres, "refresh-assets alerts") as conn:
         limit(conn, lock_seconds=LOCK_SECONDS, statement_seconds=STATEMENT_SECONDS, session=True)

@@ -14,7 +14,7 @@ from typing import Literal, cast
 from urllib.parse import quote
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.settings import Env, Reader, read_home, read_postgres
+from refresh_assets.settings import Env, Reader, SettingsError, read_home, read_postgres
 
 Kind = Literal["moodle", "openedx", "sample"]
 
@@ -77,6 +77,14 @@ def read_kind(env: Env = os.environ) -> Kind | None:
     reader = Reader(env)
     kind = reader.parsed("WINDOW_SOURCE", _kind, "one of " + ", ".join(KINDS), None)
     reader.done()
+    return kind
+
+
+def required_kind(env: Env = os.environ) -> Kind:
+    """Return which event log is counted. Raises SettingsError where it is none."""
+    kind = read_kind(env)
+    if kind is None:
+        raise SettingsError("not set in this environment: WINDOW_SOURCE")
     return kind
 
 

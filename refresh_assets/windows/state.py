@@ -27,12 +27,16 @@ _STATE = queries("refresh_assets.windows", "sql/state.sql")
 
 @dataclass(frozen=True)
 class State:
-    """Windows are loaded without a gap from `first` to `marker`, cut by this cron in this time zone."""
+    """Windows are loaded without a gap from `first` to `marker`, cut by this cron in this time zone.
+
+    `source` is the kind of event log that they were counted from; None in a table of an earlier version.
+    """
 
     first: datetime
     marker: datetime
     cron: str
     timezone: str
+    source: str | None
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ class WindowLoad:
 
 
 def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
-    """Create the schema and the windows' tables where they are absent, in a transaction of its own."""
+    """Create the schema and the windows' tables where they are absent, in a transaction of its own.
+
+    A state of an earlier version gets the column that it lacks, where the role may add it.
+    """
     if not any(_absent(conn, schema)):
+        _complete(conn, schema, lock_seconds)
         return
     name = sql.Identifier(schema)
     with conn.transaction():
@@ -60,6 +68,34 @@ def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
         for absent, what in zip(_absent(conn, schema), ("schema", "metrics", "loads", "state"), strict=True):
             if absent:
                 conn.execute(_CREATE[what].format(schema=name))
+
+
+def _complete(conn: Connection, schema: str, lock_seconds: float) -> None:
+    there, may_add = _source_column(conn, schema)
+    if may_add and not there:
+        with conn.transaction():
+            limit(conn, lock_seconds=lock_seconds, statement_seconds=lock_seconds + CREATE_SECONDS)
+            conn.execute(_CREATE["add_source"].format(schema=sql.Identifier(schema)))
+
+
+def keeps_source(conn: Connection, schema: str) -> bool:
+    """Tell whether the state can say which kind of event log it was loaded from."""
+    return _source_column(conn, schema)[0]
+
+
+def lacks_source(schema: str) -> str:
+    """Return what a person should know of a state that cannot."""
+    name = sql.Identifier(schema, "window_state").as_string(None)
+    return (
+        f"{schema}.window_state does not say which kind of event log it was loaded from, and this role may not add the "
+        f"column: rows of another log would go unnoticed. Its owner adds it: ALTER TABLE {name} ADD COLUMN source text;"
+    )
+
+
+def _source_column(conn: Connection, schema: str) -> tuple[bool, bool]:
+    row: Any = conn.execute(_CREATE["source_column"].format(schema=sql.Literal(schema))).fetchone()
+    there, may_add = row
+    return there, may_add
 
 
 def exist(conn: Connection, schema: str) -> bool:
@@ -79,14 +115,27 @@ def read_state(conn: Connection, schema: str) -> State | None:
     return State(*row) if row else None
 
 
-def check_grid(state: State | None, grid: Grid, schema: str) -> None:
-    """Raise RefreshError where the loaded windows were cut by another cron or in another time zone."""
-    if state is not None and (state.cron, state.timezone) != (grid.cron, grid.timezone):
+def check_same(state: State | None, grid: Grid, source: str, schema: str) -> None:
+    """Raise RefreshError where the loaded windows were cut otherwise, or counted from another kind of event log."""
+    if state is None:
+        return
+    if (state.cron, state.timezone) != (grid.cron, grid.timezone):
         raise RefreshError(
             f"the windows in {schema}.window_loads were cut by the cron {state.cron!r} in {state.timezone}, and the "
             f"settings now say {grid.cron!r} in {grid.timezone}; windows that overlap would count events twice. Set "
-            "WINDOW_CRON and the time zone back, or begin anew: empty activity_metrics, window_loads and window_state"
+            f"WINDOW_CRON and the time zone back, or begin anew: {_emptying(schema)}"
         )
+    if state.source is not None and state.source != source:
+        raise RefreshError(
+            f"the windows in {schema}.window_loads were counted from the event log {state.source!r}, and the setting "
+            f"WINDOW_SOURCE now says {source!r}; windows of both would stand side by side. Set WINDOW_SOURCE back to "
+            f"{state.source!r}, or begin anew: {_emptying(schema)}"
+        )
+
+
+def _emptying(schema: str) -> str:
+    names = ", ".join(sql.Identifier(schema, table).as_string(None) for table in TABLES)
+    return f"empty the tables of the windows (TRUNCATE {names};)"
 
 
 def loads(conn: Connection, schema: str, since: datetime, until: datetime) -> list[WindowLoad]:

@@ -49,5 +49,19 @@ CREATE TABLE IF NOT EXISTS {schema}.window_state (
     marker timestamptz NOT NULL,
     cron text NOT NULL,
     timezone text NOT NULL,
+    source text,
     CHECK (first <= marker)
 )
+
+-- name: source_column
+-- Whether the state has the column that tables of an earlier version lack, and whether the role may add it.
+SELECT
+    EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = tables.oid AND attname = 'source' AND NOT attisdropped
+    ),
+    pg_has_role(tables.relowner, 'USAGE')
+FROM pg_class AS tables
+WHERE tables.oid = to_regclass(format('%I.window_state', {schema}::text))
+
+-- name: add_source
+ALTER TABLE {schema}.window_state ADD COLUMN IF NOT EXISTS source text

@@ -128,12 +128,21 @@ SET
 WHERE window_loads.until = excluded.until
 
 -- name: begin_state
+-- A state of an earlier version does not say which log it was loaded from: it is taken for the present one.
+INSERT INTO {schema}.window_state AS state (job, first, marker, cron, timezone, source)
+VALUES ({job}, {first}, {first}, {cron}, {timezone}, {source})
+ON CONFLICT (job) DO UPDATE SET source = excluded.source WHERE state.source IS NULL
+
+-- name: begin_state_without_source
 INSERT INTO {schema}.window_state (job, first, marker, cron, timezone)
 VALUES ({job}, {first}, {first}, {cron}, {timezone})
 ON CONFLICT (job) DO NOTHING
 
 -- name: hold_state
-SELECT first, marker, cron, timezone FROM {schema}.window_state WHERE job = {job} FOR UPDATE
+SELECT first, marker, cron, timezone, to_jsonb(state) ->> 'source'
+FROM {schema}.window_state AS state
+WHERE job = {job}
+FOR UPDATE
 
 -- name: advance
 WITH RECURSIVE later AS (
@@ -150,4 +159,4 @@ SET
     marker = greatest(marker, (SELECT max(reached) FROM later)),
     first = least(first, (SELECT min(reached) FROM earlier))
 WHERE job = {job}
-RETURNING first, marker, cron, timezone
+RETURNING first, marker, cron, timezone, to_jsonb(window_state) ->> 'source'

@@ -1,5 +1,8 @@
 -- name: state
-SELECT first, marker, cron, timezone FROM {schema}.window_state WHERE job = {job}
+-- The table may be of an earlier version, which has no column `source`.
+SELECT first, marker, cron, timezone, to_jsonb(state) ->> 'source'
+FROM {schema}.window_state AS state
+WHERE job = {job}
 
 -- name: loads
 SELECT since, until, rows, rows_digest, source_mark, stale_since, loaded_at, run_id
