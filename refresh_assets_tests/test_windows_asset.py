@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -18,7 +19,7 @@ from refresh_assets import cron
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import SettingsError
 from refresh_assets.windows import desk as desk_module
-from refresh_assets.windows import grid, session
+from refresh_assets.windows import grid, session, state
 from refresh_assets.windows.assets import METRICS
 from refresh_assets.windows.checks import CHECKS
 from refresh_assets.windows.definitions import windows_defs
@@ -96,6 +97,13 @@ def house(
     monkeypatch.setattr(desk_module, "read_source", lambda _env: windows.source)
     with dg.DagsterInstance.ephemeral() as instance:
         yield House(instance)
+
+
+def behind(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> float:
+    """Have the database's clock reach today so many seconds from now; return when, by time.monotonic."""
+    ends = time.monotonic() + seconds
+    monkeypatch.setattr(state, "now", lambda _conn: TODAY - timedelta(seconds=ends - time.monotonic()))
+    return ends
 
 
 MATERIALIZED, FAILED = AssetPartitionStatus.MATERIALIZED, AssetPartitionStatus.FAILED
@@ -216,12 +224,47 @@ def test_the_schedule_asks_for_the_missing_windows_and_its_run_loads_them(window
 
 
 def test_a_tick_on_a_host_whose_clock_is_ahead_asks_for_the_window_that_ends_at_it(
-    windows: WindowDesk, house: House
+    windows: WindowDesk, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The run waits until the window has ended by the database's clock."""
     windows.load(day(days_ago(1)))
     assert house.tick(TODAY).run_requests == []
+    ends = behind(monkeypatch, seconds=4)
+    windows.write(*crowd(f"{days_ago(1)}T10:00Z", "oak", 9))
+    (request,) = house.tick(TODAY).run_requests
+    assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(1))
+    assert house.execute(request.tags, request.run_config).success
+    assert time.monotonic() >= ends
+    assert windows.events() == {days_ago(1): {"oak": 9}}
+
+
+def test_a_tick_on_a_host_whose_clock_is_far_ahead_leaves_the_window_that_has_not_ended(
+    windows: WindowDesk, house: House
+) -> None:
+    windows.load(day(days_ago(2)))
     (request,) = house.tick(TODAY + timedelta(days=1)).run_requests
-    assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(0))
+    assert request.tags[ASSET_PARTITION_RANGE_END_TAG] == key(days_ago(1))
+    assert house.execute(request.tags, request.run_config).success
+    skipped = house.tick(TODAY + timedelta(days=1))
+    assert skipped.run_requests == []
+    assert re.search(r"the tick comes \d+ s too early, so this host's clock is ahead", str(skipped.skip_message))
+
+
+def test_a_run_over_a_window_that_has_not_ended_is_refused_before_anything_is_changed(
+    windows: WindowDesk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows.load(day(days_ago(3)))
+    windows.write(*crowd(f"{days_ago(3)}T10:00Z", "oak", 9))
+    rows, loads, _state = windows.picture()
+    # The host's clock is a day ahead, and so the partition is one.
+    monkeypatch.setattr(state, "now", lambda _conn: TODAY - timedelta(days=1, hours=1))
+    for only_due in (False, True):
+        result = house.run(days_ago(3), days_ago(2), only_due=only_due)
+        assert not result.success
+        assert f"{days_ago(2)}T00:00+00:00/{days_ago(1)}T00:00+00:00 has not ended" in str(result.all_events)
+        assert windows.picture()[0] == rows
+        # What is due is found by a look at the log, which marks what came late.
+        assert only_due or windows.picture()[1] == loads
 
 
 def test_a_due_run_loads_its_own_windows_whatever_is_due_when_it_starts(windows: WindowDesk, house: House) -> None:

@@ -14,6 +14,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.windows import session, state
+from refresh_assets.windows.clock import wait_until_ended
 from refresh_assets.windows.due import Plan, standing_of
 from refresh_assets.windows.giving_way import explained, patiently, words
 from refresh_assets.windows.source import BrokenLinesError, EventSource, LineCounts, Seen, Staged
@@ -81,8 +82,9 @@ class Loading:
 def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: Result) -> Iterator[Done]:
     """Load windows on `conn`, oldest first, and yield each as soon as it is committed; `result` gathers them.
 
-    A window that fails is rolled back alone, and the others are loaded. Where the log cannot be read or the database is
-    gone, RefreshError is raised: what was yielded as loaded is so, the other windows are as they were.
+    Windows that end within some seconds are waited for; where one ends later by the database's clock, WindowError is
+    raised. A window that fails is rolled back alone, and the others are loaded. Where the log cannot be read or the
+    database is gone, RefreshError is raised: what was yielded as loaded is so, the other windows are as they were.
     """
     schema = loading.plan.schema
     with explained(f"loading windows into {schema}.activity_metrics"):
@@ -93,6 +95,7 @@ def load(conn: Connection, loading: Loading, windows: Sequence[Window], result: 
         if not keeps_source:
             result.notes.append(state.lacks_source(schema))
         ordered = sorted(set(windows))
+        wait_until_ended(conn, ordered)
         for start in range(0, len(ordered), PASS):
             for done in _Pass(
                 conn, loading, ordered[start : start + PASS], ordered[0].since, result, keeps_source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import dagster as dg
@@ -14,6 +14,7 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.secrets import masked, masking
 from refresh_assets.windows import state
 from refresh_assets.windows.checks import LATE_EVENTS, late_events
+from refresh_assets.windows.clock import MOST_AHEAD, too_early
 from refresh_assets.windows.desk import Desk, open_desk
 from refresh_assets.windows.due import due, look_for_late_events, stale_windows
 from refresh_assets.windows.partitions import Partitions
@@ -51,12 +52,18 @@ def windows_schedule(partitions: Partitions, job: Any) -> dg.ScheduleDefinition:
         with masking():
             desk = open_desk(grid)
             with desk.connected() as conn:
+                now = state.now(conn)
                 # A host whose clock is ahead ticks before the window has ended by the database's.
-                now = max(state.now(conn), context.scheduled_execution_time.astimezone(timezone.utc))
+                ahead = context.scheduled_execution_time.astimezone(timezone.utc) - now
+                if timedelta() < ahead <= MOST_AHEAD:
+                    now += ahead
                 _look(context, conn, desk, now)
                 found = due(conn, desk.plan, now)
+        early = too_early(ahead) if ahead > MOST_AHEAD else None
+        if early:
+            context.log.warning(early)
         if not found.windows:
-            return dg.SkipReason(str(found))
+            return dg.SkipReason(early or str(found))
         return dg.RunRequest(
             tags=range_tags(partitions, found.missing or found.stale),
             run_config=only_due_config(),
