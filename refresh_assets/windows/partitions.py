@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from refresh_assets.cron import CronTicks
 from refresh_assets.settings import SettingsError
+from refresh_assets.windows.clock_changes import cut_otherwise
 from refresh_assets.windows.grid import every
 from refresh_assets.windows.settings import WindowSettings
 from refresh_assets.windows.window import Window
@@ -36,7 +37,7 @@ class Partitions:
 
 
 def partitions(settings: WindowSettings) -> Partitions:
-    """Return the partitions. Raises SettingsError where the cron is none."""
+    """Return the partitions. Raises SettingsError as `window_grid` does."""
     grid = window_grid(settings)
     definition = dg.TimeWindowPartitionsDefinition(
         cron_schedule=settings.cron,
@@ -48,8 +49,19 @@ def partitions(settings: WindowSettings) -> Partitions:
 
 
 def window_grid(settings: WindowSettings) -> CronTicks:
-    """Return the bounds of the windows. Raises SettingsError where the cron is none."""
+    """Return the bounds of the windows.
+
+    Raises SettingsError where the cron is none, or cuts windows in this time zone that do not fit together.
+    """
     try:
-        return CronTicks(settings.cron, settings.timezone, settings.start)
+        grid = CronTicks(settings.cron, settings.timezone, settings.start)
     except ValueError:
         raise SettingsError("WINDOW_CRON must be a cron expression such as 15 4 * * 1-5") from None
+    change = cut_otherwise(settings.cron, settings.timezone, datetime.now(timezone.utc).year)
+    if change is not None:
+        raise SettingsError(
+            f"WINDOW_CRON ({settings.cron!r}) cuts no windows that fit together in the time zone {settings.timezone} "
+            f"when clocks are changed, as on {change:%Y-%m-%d}: events would count twice. Let it tick once a day at an "
+            "hour that no clock change touches, such as 15 4 * * *, or set WINDOW_TIMEZONE to UTC"
+        )
+    return grid
