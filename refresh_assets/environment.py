@@ -157,6 +157,11 @@ SETTINGS: tuple[Setting, ...] = (
         "7200",
     ),
     Setting("WINDOW_MIN_CELL", "learners below which the numbers of a row are hidden", "5"),
+    Setting(
+        "WINDOW_OWNERS",
+        "comma-separated owners of `activity_metrics` in the UI, each an e-mail address or a team such as `team:data`",
+        "team:data",
+    ),
     Setting("REFRESH_REQUESTS_SCHEMA", "schema of the table of requests, in PGDATABASE", "refresh_requests"),
     Setting("REFRESH_REQUEST_INTERVAL", "seconds between two looks of the sensor `requests`", "10"),
     Setting("REFRESH_REQUEST_ATTEMPTS", "attempts at one request before it counts as failed for good", "5"),

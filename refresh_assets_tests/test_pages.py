@@ -162,6 +162,14 @@ def test_the_job_and_its_schedule_say_what_they_do(page: Browser) -> None:
 
 def test_every_window_of_the_sample_is_there_with_its_checks_and_lineage(page: Browser) -> None:
     page.resize(1600, 1400)
+    page.open(
+        "/assets/activity_metrics?view=overview",
+        "Freshness policy Passing",
+        "If it is red: a failed check says what it found.",
+        "Owners data Kinds Postgres Table",
+        "assets.py in editor",
+        "Fails if more than 3 days",
+    )
     page.open("/assets/activity_metrics?view=partitions", "Failed (0)", "Missing (0)", "Partitions Selected")
     names = ("counts_agree", "late_events", "no_gap", "rows_unique", "suppression")
     page.open("/assets/activity_metrics?view=checks", "Checks (5)", *(f"{name} {name} Succeeded" for name in names))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-import refresh_assets
+from refresh_assets.code_references import code_references
 from refresh_assets.published import assets
 
 # The weekly run has this share of the limit, less than a day in eight, to come late before a table turns yellow.
@@ -16,7 +16,6 @@ WARN_SHARE = 0.9
 # What Dagster takes.
 _LEAST = timedelta(seconds=60)
 _CODE = Path(assets.__file__).resolve()
-_ROOT = Path(refresh_assets.__file__).resolve().parent.parent
 
 
 def presented(definitions: dg.Definitions, max_age: timedelta, source_url: str | None) -> dg.Definitions:
@@ -29,7 +28,7 @@ def presented(definitions: dg.Definitions, max_age: timedelta, source_url: str |
     def dressed(spec: dg.AssetSpec) -> dg.AssetSpec:
         if spec.group_name != assets.GROUP or spec.key == assets.PUBLISHER:
             return spec
-        spec = spec.merge_attributes(metadata={"dagster/code_references": _references(spec, source_url)})
+        spec = spec.merge_attributes(metadata={"dagster/code_references": code_references(spec, _CODE, source_url)})
         if spec.key == assets.MANIFEST:
             return spec.replace_attributes(owners=owners)
         return dg.apply_freshness_policy(spec, _freshness(max_age)) if "file" in spec.metadata else spec
@@ -53,24 +52,3 @@ def _specs(asset: object) -> Sequence[dg.AssetSpec]:
     if isinstance(asset, dg.AssetsDefinition):
         return list(asset.specs)
     return [asset] if isinstance(asset, dg.AssetSpec) else []
-
-
-def _references(spec: dg.AssetSpec, source_url: str | None) -> dg.CodeReferencesMetadataValue:
-    """Return the declaration, where there is one, and the code."""
-    declared = spec.metadata.get("dagster/code_references")
-    found = list(declared.code_references) if isinstance(declared, dg.CodeReferencesMetadataValue) else []
-    found.append(dg.LocalFileCodeReference(file_path=str(_CODE), label=_CODE.name))
-    return dg.CodeReferencesMetadataValue(code_references=[_linked(reference, source_url) for reference in found])
-
-
-def _linked(
-    reference: dg.LocalFileCodeReference | dg.UrlCodeReference, source_url: str | None
-) -> dg.LocalFileCodeReference | dg.UrlCodeReference:
-    if source_url is None or not isinstance(reference, dg.LocalFileCodeReference):
-        return reference
-    path = Path(reference.file_path).resolve()
-    if not path.is_relative_to(_ROOT):
-        return reference
-    line = f"#L{reference.line_number}" if reference.line_number else ""
-    url = f"{source_url.rstrip('/')}/{path.relative_to(_ROOT).as_posix()}{line}"
-    return dg.UrlCodeReference(url=url, label=reference.label or path.name)

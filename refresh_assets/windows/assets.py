@@ -12,6 +12,7 @@ from refresh_assets.published.table.fence import Fence, open_fence
 from refresh_assets.secrets import masking
 from refresh_assets.windows import metadata, state
 from refresh_assets.windows.checks import CHECKS, check_specs, results
+from refresh_assets.windows.describe import metrics_description
 from refresh_assets.windows.desk import Desk, open_desk
 from refresh_assets.windows.due import due, look_for_late_events
 from refresh_assets.windows.load import Loading, Result, WindowGuard, load
@@ -58,8 +59,7 @@ def metrics_asset(partitions: Partitions, fence: Fence = open_fence) -> dg.Asset
         output_required=False,
         check_specs=check_specs(METRICS, CHECKS),
         code_version="1",
-        description="For each window, course and kind of activity: events, distinct learners, first and last event. "
-        "Where few learners stand behind a row its numbers are hidden.",
+        description=metrics_description(partitions.grid.cron, partitions.grid.timezone),
         metadata=metadata.of_definition(),
     )
     def activity_metrics(context: dg.AssetExecutionContext, config: WindowsConfig) -> Iterator[Any]:

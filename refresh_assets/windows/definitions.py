@@ -10,6 +10,7 @@ from refresh_assets.published.table.fence import Fence, open_fence
 from refresh_assets.settings import Env
 from refresh_assets.windows.assets import METRICS, event_log_asset, metrics_asset
 from refresh_assets.windows.partitions import partitions
+from refresh_assets.windows.presented import presented
 from refresh_assets.windows.schedules import late_events_sensor, windows_job, windows_schedule
 from refresh_assets.windows.settings import read_windows, windows_wanted
 
@@ -21,7 +22,7 @@ def windows_defs(env: Env = os.environ, fence: Fence = open_fence) -> dg.Definit
     parts = partitions(read_windows(env))
     job = windows_job()
     return dg.Definitions(
-        assets=[event_log_asset(env["WINDOW_SOURCE"].strip()), metrics_asset(parts, fence)],
+        assets=[event_log_asset(env["WINDOW_SOURCE"].strip()), presented(metrics_asset(parts, fence), parts.grid, env)],
         jobs=[job],
         schedules=[windows_schedule(parts, job)],
         sensors=[late_events_sensor(parts, METRICS)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,6 +13,9 @@ from refresh_assets.settings import Env, Reader
 
 _DATE, _DAYS = "a date such as 2026-01-01", "a whole number of days from 1 to 3660"
 _LONGEST_DAYS = 3660
+_OWNERS = "owners with commas between them, each an e-mail address or a team such as team:data"
+# What Dagster takes for an owner; a team's name is printable.
+_OWNER = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}|team:[\w .:/-]*\w")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,14 @@ def read_min_cell(env: Env = os.environ) -> int:
     return found
 
 
+def read_owners(env: Env = os.environ) -> tuple[str, ...]:
+    """Return who owns the metrics, as Dagster writes owners. Raises SettingsError."""
+    reader = Reader(env)
+    owners = _owners_of(reader)
+    reader.done()
+    return owners
+
+
 def read_max_delay(env: Env = os.environ) -> timedelta:
     """Return how long after its end a window may be missing before a person is told. Raises SettingsError."""
     reader = Reader(env)
@@ -61,6 +73,7 @@ def window_problems(env: Env = os.environ) -> Sequence[str]:
         _windows_of(reader)
         _min_cell_of(reader)
         _max_delay_of(reader)
+        _owners_of(reader)
     return reader.problems
 
 
@@ -87,6 +100,17 @@ def _min_cell_of(reader: Reader) -> int:
 
 def _max_delay_of(reader: Reader) -> timedelta:
     return timedelta(seconds=reader.seconds("WINDOW_MAX_DELAY"))
+
+
+def _owners_of(reader: Reader) -> tuple[str, ...]:
+    return reader.parsed("WINDOW_OWNERS", _owners, _OWNERS, ())
+
+
+def _owners(text: str) -> tuple[str, ...]:
+    owners = tuple(sorted({owner.strip() for owner in text.split(",")} - {""}))
+    if not owners or not all(_OWNER.fullmatch(owner) for owner in owners):
+        raise ValueError
+    return owners
 
 
 def _days(text: str) -> int:
