@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from refresh_assets.cli import main
 from refresh_assets.definitions import build_defs
 from refresh_assets.requestable import kinds_of_requests
+from refresh_assets.requests.fence import RequestLostError
+from refresh_assets.requests.runs import kept_alive
 from refresh_assets.requests.sensors import tick
 from refresh_assets.windows import desk as desk_module
 from refresh_assets_tests.requests_fixtures import TASKS, Counter
@@ -60,6 +62,19 @@ def booth(counter: Counter, windows: WindowDesk, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(desk_module, "read_source", lambda _env: windows.source)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Booth(counter, windows, instance, build_defs().get_repository_def())
+
+
+def test_a_run_that_is_executed_again_does_nothing_and_says_how_to_ask_again(booth: Booth) -> None:
+    booth.counter.ask("march", data=SPAN)
+    assert booth.run() == [True]
+    booth.look()
+    (run,) = booth.instance.get_runs()
+    again = run.with_tags({**run.tags, "dagster/parent_run_id": run.run_id})
+    with (
+        pytest.raises(RequestLostError, match="ask again with `refresh-assets request add"),
+        kept_alive(booth.instance, again, timedelta(seconds=10), print),
+    ):
+        pytest.fail("it went on")
 
 
 def test_a_request_for_a_span_of_time_loads_its_windows(booth: Booth) -> None:

@@ -55,7 +55,8 @@ def kept_alive(
         # Nobody waits for this run, so nobody is told of its failure.
         instance.add_run_tags(run.run_id, {SETTLED_TAG: "another run has the request"})
         raise RequestLostError(
-            f"the request {run.tags.get(OWNER_TAG)!r} was given to another run, moved or removed; this one does nothing"
+            f"the request {run.tags.get(OWNER_TAG)!r} was given to another run, moved, removed or done; this one does "
+            "nothing. A run of a request cannot be executed again: ask again with `refresh-assets request add …`"
         )
     with Pulse(RequestBeat(token), every, warn):
         yield
