@@ -174,7 +174,7 @@ def test_check_says_that_the_loaded_windows_were_cut_by_another_cron(
     assert looked_at().startswith("FAILED event log: the windows in etl.window_loads were cut by the cron '0 0 * * *'")
 
 
-def test_check_and_status_say_that_the_loaded_windows_were_counted_from_another_kind_of_log(
+def test_check_run_and_status_say_that_the_loaded_windows_were_counted_from_another_kind_of_log(
     log: LogShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.run(*SPAN)
@@ -185,6 +185,7 @@ def test_check_and_status_say_that_the_loaded_windows_were_counted_from_another_
     code, lines, _err = log.run()
     assert code == 1
     assert said in lines[-1]
+    assert said in CliRunner().invoke(main, ["status"]).stderr
 
 
 def test_without_an_event_log_it_says_which_setting_is_missing(log: LogShop, monkeypatch: pytest.MonkeyPatch) -> None:
