@@ -185,7 +185,10 @@ def test_check_run_and_status_say_that_the_loaded_windows_were_counted_from_anot
     code, lines, _err = log.run()
     assert code == 1
     assert said in lines[-1]
-    assert said in CliRunner().invoke(main, ["status"]).stderr
+    status = CliRunner().invoke(main, ["status"])
+    assert status.exit_code == 1
+    assert f"FAILED windows: {said}" in status.stdout
+    assert "datasets: never loaded" in status.stdout
 
 
 def test_without_an_event_log_it_says_which_setting_is_missing(log: LogShop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from refresh_assets.commands.quiet import quiet
+
+if TYPE_CHECKING:
+    from refresh_assets.alerts.status import Part
 
 
 @click.command(short_help="Tell how everything stands.")
@@ -27,8 +31,9 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
     try:
         found = standing(House.load().repository)
         running = daemons(found.now)
-        windows = windows_part(found.now)
-        found = replace(found, parts=[part for part in (windows, requests_part()) if part])
+        windows = _part_or_why("windows", lambda: windows_part(found.now))
+        requests = _part_or_why("requests", requests_part)
+        found = replace(found, parts=[part for part in (windows, requests) if part])
     except Exception as error:
         text = masked(error)
         if as_json:
@@ -43,3 +48,18 @@ def status(as_json: bool) -> NoReturn:  # noqa: FBT001
         for line in (*found.lines(), *running.lines()):
             click.echo(line)
     sys.exit(1 if wrong else 0)
+
+
+def _part_or_why(name: str, look: Callable[[], Part | None]) -> Part | None:
+    """Look at a part, or say why it cannot be looked at: the others are told all the same."""
+    import psycopg
+
+    from refresh_assets.alerts.status import Part
+    from refresh_assets.errors import RefreshError
+    from refresh_assets.secrets import masked
+
+    try:
+        return look()
+    except (RefreshError, psycopg.Error) as error:
+        text = f"{name}: {masked(error)}"
+        return Part(name, f"FAILED {text}", {"error": text}, [text])
