@@ -13,6 +13,8 @@ from refresh_assets.alerts.sensors import COLLECTORS, failure_mail
 from refresh_assets_tests.smtp_server import unreachable
 from refresh_assets_tests.watchtower import Watchtower, mail_settings
 
+pytestmark = pytest.mark.slow
+
 
 def broken(_look: Look) -> Iterator[Alert]:
     raise RuntimeError("the storage is odd")

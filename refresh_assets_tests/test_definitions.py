@@ -179,6 +179,7 @@ def test_a_wrong_declaration_names_the_table_and_every_wrong_field() -> None:
     assert "shrink_limit" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [

@@ -38,6 +38,7 @@ def test_nothing_owed_opens_no_connection(outbox: Connection) -> None:
     assert server.connections == 0
 
 
+@pytest.mark.slow
 def test_a_thousand_mails_go_over_one_connection_in_bounded_time(outbox: Connection) -> None:
     with outbox.transaction():
         for number in range(1000):

@@ -12,6 +12,8 @@ from refresh_assets.published.csv_file.dialect import FileFormatError, Layout, s
 from refresh_assets.published.csv_file.locate import records
 from refresh_assets_tests import csv_reference
 
+pytestmark = pytest.mark.slow
+
 FILES = 1500
 
 

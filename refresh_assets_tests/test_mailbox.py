@@ -18,6 +18,8 @@ from refresh_assets.alerts.settings import read_alerts
 from refresh_assets.alerts.smtp import send_now
 from refresh_assets.local.mailbox import Keeper, mailbox
 
+pytestmark = pytest.mark.slow
+
 ALERT = Alert("run:1:failed", "failed", "datasets", "[refresh] datasets failed: Köln", "The body: Köln\n")
 
 
@@ -35,7 +37,6 @@ def test_addresses_of_the_teams_stay_and_a_login_for_another_server_does_not(tmp
     assert settings.recipients == ("team@example.org",)
 
 
-@pytest.mark.slow
 def test_each_mail_is_a_file_and_the_server_ends_with_its_supervisor(tmp_path: Path) -> None:
     caught = mailbox(tmp_path, {})
     assert caught is not None

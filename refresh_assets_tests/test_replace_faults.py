@@ -74,6 +74,7 @@ def run_killed_at(desk: Desk, statement: int, content: Any) -> bool:
     return KillingCursor.count >= statement
 
 
+@pytest.mark.slow
 def test_a_connection_cut_before_any_statement_leaves_all_as_it_was_and_the_next_run_loads(desk: Desk) -> None:
     desk.run(ROWS)
     before = desk.picture()
@@ -87,6 +88,7 @@ def test_a_connection_cut_before_any_statement_leaves_all_as_it_was_and_the_next
     assert [row[0] for row in desk.rows()] == [1, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(desk: Desk) -> None:
     statement = 1
     while run_killed_at(desk, statement, ROWS):

@@ -23,6 +23,8 @@ from refresh_assets.windows import desk as desk_module
 from refresh_assets_tests.requests_fixtures import TASKS, Counter
 from refresh_assets_tests.windows_fixtures import WindowDesk, crowd
 
+pytestmark = pytest.mark.slow
+
 SPAN = {"since": "2026-03-01T00:00:00+00:00", "until": "2026-03-03T00:00:00+00:00"}
 
 

@@ -19,6 +19,8 @@ from refresh_assets.windows.source import BrokenLinesError
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
 
+pytestmark = pytest.mark.slow
+
 DAYS = [day("2026-03-02"), day("2026-03-03")]
 
 

@@ -203,6 +203,7 @@ def test_the_database_refuses_two_windows_that_share_a_moment(windows: WindowDes
         )
 
 
+@pytest.mark.slow
 def test_a_run_over_a_year_is_one_pass_and_one_session(windows: WindowDesk) -> None:
     windows.write(*crowd("2025-06-01T09:00Z", "oak", 9))
     result = windows.load_span("2025-01-01", "2026-01-01")
