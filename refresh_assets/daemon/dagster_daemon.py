@@ -19,6 +19,7 @@ from dagster._utils.log import configure_loggers
 from dagster_postgres.run_storage import PostgresRunStorage
 from dagster_postgres.utils import DagsterPostgresException
 
+from refresh_assets.daemon.instigators import complete_states
 from refresh_assets.daemon.locations import Locations
 from refresh_assets.daemon.refused import RefusedError
 from refresh_assets.daemon.register import connect_register
@@ -33,6 +34,7 @@ from refresh_assets.stopping import Stopping
 _REGISTER = queries("refresh_assets.daemon", "sql/register.sql")
 _LOOK = 0.1
 _MOMENT = 0.01
+_COMPLETE_EVERY = 10.0
 _ACTIVE = [
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
@@ -105,11 +107,25 @@ class DagsterDaemon:
         self._controller = self._stack.enter_context(
             DagsterDaemonController(workspace.context, daemons, grpc_server_registry=workspace.registry)
         )
+        next_look = 0.0
         try:
             while not stopping.wait(1.0):
                 self._controller.check_daemon_threads()
+                if time.monotonic() > next_look:
+                    self._complete_states(instance)
+                    next_look = time.monotonic() + _COMPLETE_EVERY
         except Exception as error:
             raise RefreshError(f"Dagster's daemon ended by itself: {masked(error)}; its log says why") from error
+
+    def _complete_states(self, instance: dg.DagsterInstance) -> None:
+        try:
+            completed = complete_states(instance)
+        except (sqlalchemy.exc.SQLAlchemyError, DagsterPostgresException) as error:
+            # Looked at again in a while; whether the database answers is told elsewhere.
+            self._echo(f"the states of schedules could not be looked at: {masked(error, self._env)}")
+            return
+        for name in completed:
+            self._echo(f"the state of {name} was half written by a process that died; it is whole again")
 
     def hush(self, seconds: float) -> set[int]:
         """Let all threads of the daemon end; those that do not by themselves end at the fence.
