@@ -1,5 +1,10 @@
 """Fixtures for all tests."""
 
+import signal
+
+# A shell starts its background jobs with it ignored, and so would be every process that a test sends it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 pytest_plugins = [
     "refresh_assets_tests.outbox_fixtures",
     "refresh_assets_tests.postgres_fixtures",

@@ -41,7 +41,8 @@ WORLD = """
     CREATE TABLE world.run (
         run_id text PRIMARY KEY DEFAULT gen_random_uuid()::text,
         token text NOT NULL,
-        status text NOT NULL DEFAULT 'QUEUED'
+        status text NOT NULL DEFAULT 'QUEUED',
+        taken_at timestamptz
     );
     CREATE INDEX ON world.run (token);
     CREATE TABLE world.effect (instance text NOT NULL, run_id text NOT NULL);
@@ -86,6 +87,12 @@ def poller(env: dict[str, str], seed: int, chance: float) -> None:
 def _settle(world: World) -> None:
     for gone in stale(world.conn, SILENT, LOOK):
         world.rows("UPDATE world.run SET status = 'FAILURE' WHERE run_id = %s AND status = 'STARTED'", gone.run_id)
+    # One that died before it began has no heartbeat that could fall silent; the failure sensor ends such runs.
+    world.rows(
+        "UPDATE world.run SET status = 'FAILURE' WHERE status = 'STARTED' AND taken_at < clock_timestamp() - %s "
+        "AND token IN (SELECT token::text FROM refresh_requests.request_claims WHERE run_id IS NULL)",
+        SILENT,
+    )
     for work in in_work(world.conn):
         for run_id, status in world.rows("SELECT run_id, status FROM world.run WHERE token = %s", work.token):
             if work.run_id is not None and run_id != work.run_id:
@@ -111,8 +118,8 @@ def worker(env: dict[str, str], seed: int, chance: float) -> None:
     world = World(env, seed, chance)
     while True:
         taken = world.rows(
-            "UPDATE world.run SET status = 'STARTED' WHERE run_id = (SELECT run_id FROM world.run "
-            "WHERE status = 'QUEUED' ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING run_id, token"
+            "UPDATE world.run SET status = 'STARTED', taken_at = clock_timestamp() "
+            "WHERE run_id = (SELECT run_id FROM world.run WHERE status = 'QUEUED' ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING run_id, token"
         )
         for run_id, token in taken:
             status = _execute(world, run_id, token)
