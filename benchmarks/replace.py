@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,8 @@ class Bench:
 
     def load(self, way: str, file: Published, into: Measured, *, read: bool = False) -> None:
         """Load a file in a process of its own, with a reader at the table where asked for."""
+        # What was written before, a generated file above all, must not be on its way to the disk meanwhile.
+        os.sync()
         with self._reader(way, into) if read else contextlib.nullcontext():
             before = self._wal_position()
             told = self.child(way, file)
