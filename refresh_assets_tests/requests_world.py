@@ -119,7 +119,8 @@ def worker(env: dict[str, str], seed: int, chance: float) -> None:
     while True:
         taken = world.rows(
             "UPDATE world.run SET status = 'STARTED', taken_at = clock_timestamp() "
-            "WHERE run_id = (SELECT run_id FROM world.run WHERE status = 'QUEUED' ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING run_id, token"
+            "WHERE run_id = (SELECT run_id FROM world.run WHERE status = 'QUEUED' "
+            "ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING run_id, token"
         )
         for run_id, token in taken:
             status = _execute(world, run_id, token)
