@@ -121,15 +121,20 @@ class Reader:
             raise SettingsError("; ".join(self.problems))
 
 
+def read(part: Callable[[Reader], T], env: Env) -> T:
+    """Return what `part` reads by a reader of these settings. Raises SettingsError for all that is wrong with it."""
+    reader = Reader(env)
+    found = part(reader)
+    reader.done()
+    return found
+
+
 def read_settings(env: Env = os.environ) -> Settings:
     """Return all settings.
 
     Raises SettingsError that names every missing and every unusable one.
     """
-    reader = Reader(env)
-    settings = settings_of(reader)
-    reader.done()
-    return settings
+    return read(settings_of, env)
 
 
 def settings_of(reader: Reader) -> Settings:
@@ -152,34 +157,22 @@ def settings_of(reader: Reader) -> Settings:
 
 def read_postgres(env: Env = os.environ) -> PostgresSettings:
     """Return the settings of the database alone. Raises SettingsError."""
-    reader = Reader(env)
-    postgres = _postgres(reader)
-    reader.done()
-    return postgres
+    return read(_postgres, env)
 
 
 def read_timezone(env: Env = os.environ) -> str:
     """Return the time zone of the schedules. Raises SettingsError."""
-    reader = Reader(env)
-    timezone = _timezone(reader)
-    reader.done()
-    return timezone
+    return read(_timezone, env)
 
 
 def read_base(env: Env = os.environ) -> BaseUrl:
     """Return the publisher's address alone. Raises SettingsError."""
-    reader = Reader(env)
-    base = _base(reader)
-    reader.done()
-    return base
+    return read(_base, env)
 
 
 def read_source_url(env: Env = os.environ) -> str | None:
     """Return the address of the source code's tree, without credentials in it. Raises SettingsError."""
-    reader = Reader(env)
-    url = source_url_of(reader)
-    reader.done()
-    return url
+    return read(source_url_of, env)
 
 
 def source_url_of(reader: Reader) -> str | None:
@@ -189,10 +182,7 @@ def source_url_of(reader: Reader) -> str | None:
 
 def read_home(env: Env = os.environ) -> Path:
     """Return the product's folder, absolute; it need not exist. Raises SettingsError."""
-    reader = Reader(env)
-    home = _home(reader)
-    reader.done()
-    return home
+    return read(_home, env)
 
 
 def read_list(name: str, env: Env = os.environ) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
 
-from refresh_assets.settings import Env, Reader
+from refresh_assets.settings import Env, Reader, read
 
 Security = Literal["none", "starttls", "tls"]
 
@@ -56,10 +56,7 @@ def read_alerts(env: Env = os.environ) -> AlertSettings | None:
 
     Raises SettingsError that names what is missing or unusable.
     """
-    reader = Reader(env)
-    settings = mail_of(reader)
-    reader.done()
-    return settings
+    return read(mail_of, env)
 
 
 def usable_mail(env: Env = os.environ) -> tuple[AlertSettings | None, Sequence[str]]:

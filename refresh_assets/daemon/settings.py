@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 
-from refresh_assets.settings import Env, Reader
+from refresh_assets.settings import Env, Reader, read
 
 
 def read_drain(env: Env = os.environ) -> float:
     """Return the seconds that a stopping daemon waits for running refreshes. Raises SettingsError."""
-    reader = Reader(env)
-    seconds = drain_of(reader)
-    reader.done()
-    return seconds
+    return read(drain_of, env)
 
 
 def drain_of(reader: Reader) -> float:

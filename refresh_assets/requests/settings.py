@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from refresh_assets.settings import Env, Reader
+from refresh_assets.settings import Env, Reader, read
 
 DEFAULT_SCHEMA = "refresh_requests"
 # The delay before each further attempt, as a multiple of the one before, and the longest one in seconds.
@@ -28,10 +28,7 @@ class RequestSettings:
 
 def read_requests(env: Env = os.environ) -> RequestSettings:
     """Return the settings of requests. Raises SettingsError."""
-    reader = Reader(env)
-    settings = requests_of(reader)
-    reader.done()
-    return settings
+    return read(requests_of, env)
 
 
 def requests_of(reader: Reader) -> RequestSettings:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from refresh_assets.settings import Env, Reader
+from refresh_assets.settings import Env, Reader, read
 
 _DATE, _DAYS = "a date such as 2026-01-01", "a whole number of days from 1 to 3660"
 _LONGEST_DAYS = 3660
@@ -36,34 +36,22 @@ def windows_wanted(env: Env = os.environ) -> bool:
 
 def read_windows(env: Env = os.environ) -> WindowSettings:
     """Return the settings of the windows. Raises SettingsError."""
-    reader = Reader(env)
-    settings = _windows_of(reader)
-    reader.done()
-    return settings
+    return read(_windows_of, env)
 
 
 def read_min_cell(env: Env = os.environ) -> int:
     """Return the number of learners below which a row is suppressed. Raises SettingsError."""
-    reader = Reader(env)
-    found = _min_cell_of(reader)
-    reader.done()
-    return found
+    return read(_min_cell_of, env)
 
 
 def read_owners(env: Env = os.environ) -> tuple[str, ...]:
     """Return who owns the metrics, as Dagster writes owners. Raises SettingsError."""
-    reader = Reader(env)
-    owners = _owners_of(reader)
-    reader.done()
-    return owners
+    return read(_owners_of, env)
 
 
 def read_max_delay(env: Env = os.environ) -> timedelta:
     """Return how long after its end a window may be missing before a person is told. Raises SettingsError."""
-    reader = Reader(env)
-    delay = _max_delay_of(reader)
-    reader.done()
-    return delay
+    return read(_max_delay_of, env)
 
 
 def window_problems(env: Env = os.environ) -> Sequence[str]:
