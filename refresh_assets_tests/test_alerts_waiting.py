@@ -7,23 +7,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
 from dagster._core.scheduler.instigation import (
     InstigatorState,
     InstigatorStatus,
-    InstigatorType,
-    ScheduleInstigatorData,
     TickData,
     TickStatus,
 )
 from dagster_shared.error import SerializableErrorInfo
 
 from refresh_assets.alerts.look import LookFailedError
-from refresh_assets_tests.watchtower import UI, Watchtower, ago
+from refresh_assets_tests.watchtower import UI, Watchtower, ago, schedule_state
 
 pytestmark = pytest.mark.slow
 
@@ -86,16 +79,9 @@ def verified(tower: Watchtower, days: float, outcome: str = "unchanged", **told:
     )
 
 
-def schedule_state(tower: Watchtower, status: InstigatorStatus, name: str = SCHEDULE) -> InstigatorState:
+def noted(tower: Watchtower, status: InstigatorStatus, name: str = SCHEDULE) -> InstigatorState:
     """Leave in the storage what the daemon leaves of a schedule."""
-    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("refresh_assets"), "__repository__")
-    state = InstigatorState(
-        RemoteInstigatorOrigin(repository, name),
-        InstigatorType.SCHEDULE,
-        status,
-        ScheduleInstigatorData("17 4 * * 1", start_timestamp=None),
-    )
-    return tower.instance.add_instigator_state(state)
+    return tower.instance.add_instigator_state(schedule_state(status, name))
 
 
 def ticked(tower: Watchtower, state: InstigatorState, status: TickStatus, error: str = "", **fields: Any) -> None:
@@ -141,7 +127,7 @@ def test_a_table_without_its_file_is_verified_as_of_when_the_publisher_was_asked
 
 
 def test_that_a_stopped_schedule_is_the_cause_is_told(tower: Watchtower) -> None:
-    state = schedule_state(tower, InstigatorStatus.STOPPED)
+    state = noted(tower, InstigatorStatus.STOPPED)
     ticked(tower, state, TickStatus.SUCCESS, timestamp=datetime(2026, 3, 2, 4, 17, tzinfo=timezone.utc).timestamp())
     verified(tower, 9)
     (caught,) = tower.told()
@@ -150,7 +136,7 @@ def test_that_a_stopped_schedule_is_the_cause_is_told(tower: Watchtower) -> None
 
 
 def test_that_the_schedules_last_tick_failed_is_told(tower: Watchtower) -> None:
-    ticked(tower, schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE), TickStatus.FAILURE, "no such zone")
+    ticked(tower, noted(tower, InstigatorStatus.DECLARED_IN_CODE), TickStatus.FAILURE, "no such zone")
     verified(tower, 9)
     (caught,) = tower.told()
     assert "and failed: no such zone" in caught.text()
@@ -195,7 +181,7 @@ def test_the_limit_is_a_setting(tower: Watchtower, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_schedule_that_fails_in_three_ticks_is_told_once_and_when_it_works_again(tower: Watchtower) -> None:
-    state = schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE, "nightly")
+    state = noted(tower, InstigatorStatus.DECLARED_IN_CODE, "nightly")
     for number in range(2):
         ticked(tower, state, TickStatus.FAILURE, f"failure {number}")
     assert tower.told() == []
@@ -213,8 +199,8 @@ def test_a_schedule_that_fails_in_three_ticks_is_told_once_and_when_it_works_aga
 
 
 def test_the_ticks_of_a_stopped_schedule_and_those_of_last_month_are_not_told(tower: Watchtower) -> None:
-    stopped = schedule_state(tower, InstigatorStatus.STOPPED, "stopped")
-    forgotten = schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE, "forgotten")
+    stopped = noted(tower, InstigatorStatus.STOPPED, "stopped")
+    forgotten = noted(tower, InstigatorStatus.DECLARED_IN_CODE, "forgotten")
     for number in range(3):
         ticked(tower, stopped, TickStatus.FAILURE, f"failure {number}")
         ticked(tower, forgotten, TickStatus.FAILURE, "old", timestamp=ago(days=30 - number).timestamp())
@@ -222,7 +208,7 @@ def test_the_ticks_of_a_stopped_schedule_and_those_of_last_month_are_not_told(to
 
 
 def test_ticks_of_the_sensor_itself_that_told_why_they_failed_are_not_told_again(tower: Watchtower) -> None:
-    state = schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE, "failure_mail")
+    state = noted(tower, InstigatorStatus.DECLARED_IN_CODE, "failure_mail")
     for _tick in range(3):
         ticked(tower, state, TickStatus.FAILURE, "told already", cls_name=LookFailedError.__name__)
     assert tower.told() == []

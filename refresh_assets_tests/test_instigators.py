@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import pytest
 from dagster._core.errors import DagsterInvariantViolationError
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    InstigatorType,
-    ScheduleInstigatorData,
-)
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus
 
 from refresh_assets.daemon.instigators import complete_states
-from refresh_assets_tests.watchtower import Watchtower
+from refresh_assets_tests.watchtower import Watchtower, schedule_state
 
 pytestmark = pytest.mark.slow
 
-ORIGIN = RemoteInstigatorOrigin(
-    RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("refresh_assets"), "__repository__"), "weekly_refresh_schedule"
-)
-
-
-def new_state(status: InstigatorStatus = InstigatorStatus.DECLARED_IN_CODE) -> InstigatorState:
-    return InstigatorState(ORIGIN, InstigatorType.SCHEDULE, status, ScheduleInstigatorData("17 4 * * 1", 1.0))
+SCHEDULE = "weekly_refresh_schedule"
 
 
 def half_written(tower: Watchtower, state: InstigatorState) -> None:
@@ -38,20 +22,20 @@ def half_written(tower: Watchtower, state: InstigatorState) -> None:
 
 @pytest.mark.parametrize("status", [InstigatorStatus.DECLARED_IN_CODE, InstigatorStatus.STOPPED])
 def test_a_state_that_was_half_written_is_made_whole_as_it_was(tower: Watchtower, status: InstigatorStatus) -> None:
-    state = new_state(status)
+    state = schedule_state(status, SCHEDULE)
     half_written(tower, state)
     assert tower.instance.get_instigator_state(state.instigator_origin_id, state.selector_id) is None
     with pytest.raises(DagsterInvariantViolationError, match="already present"):
         tower.instance.add_instigator_state(state)
-    assert complete_states(tower.instance) == ["weekly_refresh_schedule"]
+    assert complete_states(tower.instance) == [SCHEDULE]
     assert tower.instance.get_instigator_state(state.instigator_origin_id, state.selector_id) == state
     assert tower.instance.all_instigator_state() == [state]
     assert complete_states(tower.instance) == []
 
 
 def test_a_whole_state_is_left_as_it_is(tower: Watchtower) -> None:
-    tower.instance.add_instigator_state(new_state())
-    stopped = new_state(InstigatorStatus.STOPPED)
+    tower.instance.add_instigator_state(schedule_state(InstigatorStatus.DECLARED_IN_CODE, SCHEDULE))
+    stopped = schedule_state(InstigatorStatus.STOPPED, SCHEDULE)
     tower.instance.update_instigator_state(stopped)
     assert complete_states(tower.instance) == []
     assert tower.instance.all_instigator_state() == [stopped]

@@ -15,7 +15,18 @@ from typing import Any
 import dagster as dg
 import psycopg
 import pytest
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    ScheduleInstigatorData,
+)
 
 from refresh_assets.alerts.outbox import connect_outbox
 from refresh_assets.alerts.sensors import COLLECTORS, Collector, tick
@@ -199,3 +210,10 @@ def mail_settings(mailserver: Mailserver) -> dict[str, str]:
 
 def ago(**span: float) -> datetime:
     return datetime.now(timezone.utc) - timedelta(**span)
+
+
+def schedule_state(status: InstigatorStatus, name: str) -> InstigatorState:
+    """Return what the daemon or the UI notes of a schedule of the product."""
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("refresh_assets"), "__repository__")
+    data = ScheduleInstigatorData("17 4 * * 1", start_timestamp=None)
+    return InstigatorState(RemoteInstigatorOrigin(repository, name), InstigatorType.SCHEDULE, status, data)
