@@ -16,7 +16,7 @@ from refresh_assets.daemon.register import Participant, Register, State, Term
 from refresh_assets.daemon.standing import last_tick
 from refresh_assets.daemon.status import Daemons, Tick
 from refresh_assets.daemon.timing import Timing
-from refresh_assets_tests.test_alerts_waiting import schedule_state, ticked
+from refresh_assets_tests.test_alerts_waiting import noted, ticked
 from refresh_assets_tests.watchtower import Watchtower
 
 NOW = datetime(2026, 3, 3, 8, 41, tzinfo=timezone.utc)
@@ -59,7 +59,7 @@ def test_a_leader_that_is_gone_without_a_successor_is_wrong_unless_it_handed_ove
 def test_the_last_tick_is_the_newest_of_all_schedules_and_sensors(tower: Watchtower) -> None:
     assert last_tick(tower.instance) is None
     for name, hour in (("nightly", 3), ("hourly", 8)):
-        state = schedule_state(tower, InstigatorStatus.DECLARED_IN_CODE, name)
+        state = noted(tower, InstigatorStatus.DECLARED_IN_CODE, name)
         ticked(tower, state, TickStatus.SUCCESS, timestamp=NOW.replace(hour=hour).timestamp())
     assert last_tick(tower.instance) == Tick("hourly", NOW)
 
