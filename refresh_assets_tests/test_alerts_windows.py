@@ -23,7 +23,6 @@ from refresh_assets_tests.windows_fixtures import START, TableOfEvents
 pytestmark = pytest.mark.slow
 
 HOUR = timedelta(hours=1)
-NOW = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
 
 
 class Nights:
@@ -50,7 +49,8 @@ class Nights:
 
 
 def window(age: int) -> Window:
-    return Window(NOW - (age + 1) * HOUR, NOW - age * HOUR)
+    this_hour = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    return Window(this_hour - (age + 1) * HOUR, this_hour - age * HOUR)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from refresh_assets.requests.runs import kept_alive
 from refresh_assets.requests.sensors import tick
 from refresh_assets.windows import desk as desk_module
 from refresh_assets_tests.requests_fixtures import TASKS, Counter
-from refresh_assets_tests.windows_fixtures import WindowDesk, crowd
+from refresh_assets_tests.windows_fixtures import WindowDesk, crowd, today
 
 pytestmark = pytest.mark.slow
 
@@ -138,10 +138,9 @@ def test_a_run_whose_request_was_taken_away_loads_no_window(booth: Booth) -> Non
 
 
 def test_the_span_of_a_request_for_later_may_end_before_then(booth: Booth) -> None:
-    today = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
-    span = {"since": today.isoformat(), "until": (today + timedelta(days=1)).isoformat()}
+    span = {"since": today().isoformat(), "until": (today() + timedelta(days=1)).isoformat()}
     args = ["request", "add", "tomorrow", "--data", json.dumps(span)]
     done = CliRunner().invoke(main, args)
     assert (done.exit_code, "lies in the future" in done.output) == (1, True)
-    assert CliRunner().invoke(main, [*args, "--at", (today + timedelta(days=2)).isoformat()]).exit_code == 0
+    assert CliRunner().invoke(main, [*args, "--at", (today() + timedelta(days=2)).isoformat()]).exit_code == 0
     assert booth.counter.get("tomorrow").data == span

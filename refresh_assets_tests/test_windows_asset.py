@@ -28,9 +28,7 @@ from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE, only_due_config
 from refresh_assets.windows.settings import read_windows
 from refresh_assets.windows.source import Seen
 from refresh_assets.windows.window import Window
-from refresh_assets_tests.windows_fixtures import LookingTable, WindowDesk, at, crowd, day
-
-TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+from refresh_assets_tests.windows_fixtures import LookingTable, WindowDesk, at, crowd, day, today
 
 
 def key(date: str) -> str:
@@ -38,7 +36,7 @@ def key(date: str) -> str:
 
 
 def days_ago(number: int) -> str:
-    return f"{TODAY - timedelta(days=number):%Y-%m-%d}"
+    return f"{today() - timedelta(days=number):%Y-%m-%d}"
 
 
 class House:
@@ -102,7 +100,7 @@ def house(
 def behind(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> float:
     """Have the database's clock reach today so many seconds from now; return when, by time.monotonic."""
     ends = time.monotonic() + seconds
-    monkeypatch.setattr(state, "now", lambda _conn: TODAY - timedelta(seconds=ends - time.monotonic()))
+    monkeypatch.setattr(state, "now", lambda _conn: today() - timedelta(seconds=ends - time.monotonic()))
     return ends
 
 
@@ -217,7 +215,7 @@ def test_the_schedule_asks_for_the_missing_windows_and_its_run_loads_them(window
     assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(4))
     assert request.tags[ASSET_PARTITION_RANGE_END_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
-    assert windows.marker == TODAY
+    assert windows.marker == today()
     skipped = house.tick()
     assert skipped.run_requests == []
     assert "already up to date" in str(skipped.skip_message)
@@ -228,10 +226,10 @@ def test_a_tick_on_a_host_whose_clock_is_ahead_asks_for_the_window_that_ends_at_
 ) -> None:
     """The run waits until the window has ended by the database's clock."""
     windows.load(day(days_ago(1)))
-    assert house.tick(TODAY).run_requests == []
+    assert house.tick(today()).run_requests == []
     ends = behind(monkeypatch, seconds=4)
     windows.write(*crowd(f"{days_ago(1)}T10:00Z", "oak", 9))
-    (request,) = house.tick(TODAY).run_requests
+    (request,) = house.tick(today()).run_requests
     assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
     assert time.monotonic() >= ends
@@ -242,10 +240,10 @@ def test_a_tick_on_a_host_whose_clock_is_far_ahead_leaves_the_window_that_has_no
     windows: WindowDesk, house: House
 ) -> None:
     windows.load(day(days_ago(2)))
-    (request,) = house.tick(TODAY + timedelta(days=1)).run_requests
+    (request,) = house.tick(today() + timedelta(days=1)).run_requests
     assert request.tags[ASSET_PARTITION_RANGE_END_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
-    skipped = house.tick(TODAY + timedelta(days=1))
+    skipped = house.tick(today() + timedelta(days=1))
     assert skipped.run_requests == []
     assert re.search(r"the tick comes \d+ s too early, so this host's clock is ahead", str(skipped.skip_message))
 
@@ -257,7 +255,7 @@ def test_a_run_over_a_window_that_has_not_ended_is_refused_before_anything_is_ch
     windows.write(*crowd(f"{days_ago(3)}T10:00Z", "oak", 9))
     rows, loads, _state = windows.picture()
     # The host's clock is a day ahead, and so the partition is one.
-    monkeypatch.setattr(state, "now", lambda _conn: TODAY - timedelta(days=1, hours=1))
+    monkeypatch.setattr(state, "now", lambda _conn: today() - timedelta(days=1, hours=1))
     for only_due in (False, True):
         result = house.run(days_ago(3), days_ago(2), only_due=only_due)
         assert not result.success

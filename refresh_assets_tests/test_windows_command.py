@@ -25,13 +25,13 @@ from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE
 from refresh_assets_tests.event_logs import MOODLE
 from refresh_assets_tests.shop import Shop
 from refresh_assets_tests.watchtower import storage_of
+from refresh_assets_tests.windows_fixtures import today
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = {"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 0 * * *", "WINDOW_START": "2026-01-01"}
 SPAN = ("--since", "2026-03-02T00:00Z", "--until", "2026-03-04T00:00Z")
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
-TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
 FIRST = "2026-03-02T00:00+00:00/2026-03-03T00:00+00:00"
 
 
@@ -115,12 +115,12 @@ def test_windows_are_loaded_and_told_in_a_line_each(log: LogShop) -> None:
 
 
 def test_what_is_due_is_loaded_then_nothing_is(log: LogShop) -> None:
-    log.write((TODAY - timedelta(hours=3)).isoformat(), 2, 9)
+    log.write((today() - timedelta(hours=3)).isoformat(), 2, 9)
     code, lines, err = log.run()
     assert (code, err) == (0, "")
     assert "the first run loads the windows of the last days" in lines[0]
     assert sum("loaded" in line and "/" in line for line in lines[1:]) in (7, 8)
-    assert log.shop.rows("SELECT marker FROM etl.window_state") == [(TODAY,)]
+    assert log.shop.rows("SELECT marker FROM etl.window_state") == [(today(),)]
     code, lines, err = log.run()
     assert (code, err) == (0, "")
     assert lines[-1].endswith(" INFO windows: already up to date")
@@ -199,7 +199,7 @@ def test_without_an_event_log_it_says_which_setting_is_missing(log: LogShop, mon
 
 
 def test_backfill_schedule_and_command_line_leave_the_same_rows(log: LogShop) -> None:
-    days = [TODAY - timedelta(days=age) for age in (5, 4, 3, 2, 1)]
+    days = [today() - timedelta(days=age) for age in (5, 4, 3, 2, 1)]
     for number, midnight in enumerate(days):
         for minutes in (0, 17, 1439):
             log.write((midnight + timedelta(minutes=minutes)).isoformat(), number, 3 + number)

@@ -36,6 +36,11 @@ def day(text: str) -> Window:
     return Window(at(text), at(text) + timedelta(days=1))
 
 
+def today() -> datetime:
+    """Return the midnight of UTC that this day began with; no day ends in mid-test."""
+    return datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def crowd(when: str, course: str, count: int) -> list[Event]:
     """Return one event each of so many learners in a course."""
     return [(when, course, f"{course} {when} {number}") for number in range(count)]
