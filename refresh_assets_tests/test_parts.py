@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.table import delta, parts
+from refresh_assets.published.table import parts
 from refresh_assets_tests.published_fixtures import SHELF, Desk
 
 Rows = list[tuple[Any, ...]]
@@ -16,7 +16,7 @@ ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "PART_PAGES", 4)
+    monkeypatch.setattr(parts, "PART_PAGES", 4)
 
 
 def changed(rows: Rows, *keys: int) -> Rows:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.published.table import target
+from refresh_assets.published.table import parts
 from refresh_assets_tests.published_fixtures import SHELF, Desk
 
 SOUND = [(str(n), "t", "", "open" if n % 10 else "shut") for n in range(1, 41)]
@@ -59,7 +59,7 @@ def test_a_key_that_may_be_null_in_the_table_is_compared_all_the_same(desk: Desk
 
 
 def test_an_empty_table_is_filled_in_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "PART_PAGES", 1)
+    monkeypatch.setattr(parts, "PART_PAGES", 1)
     rows: list[tuple[Any, ...]] = [(str(n), f"title {n}", "x" * 100, "open") for n in range(500)]
     desk.run(rows, SHELF)
     desk.admin.execute("DELETE FROM etl.shelf")

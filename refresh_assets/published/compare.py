@@ -17,7 +17,7 @@ from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets.published.table.load import Row
-from refresh_assets.published.table.stage import BLOCK_BYTES
+from refresh_assets.published.table.send import BLOCK_BYTES
 
 _COMPARE = queries("refresh_assets.published", "sql/compare.sql")
 _FETCHED = 200

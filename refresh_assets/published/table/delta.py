@@ -8,11 +8,9 @@ from psycopg import sql
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, split
+from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, count_parts, split
 from refresh_assets.published.table.stage import Source
 
-# 160 MB: the hash table over one part stays in the memory that `sort_memory` allows.
-PART_PAGES = 20_000
 # Where more than one row in four finds no partner in its part, the two are not in one order.
 MOST_APART = 4
 _APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
@@ -41,7 +39,7 @@ def find_delta(conn: Connection, source: Source, pieces: Pieces, *, keyed: bool)
 
 def _parts(conn: Connection, source: Source, pieces: Pieces) -> int:
     pages = count_pages(conn, pieces["target"])
-    return -(-max(pages, count_pages(conn, source.name)) // PART_PAGES) if pages else 1
+    return count_parts(max(pages, count_pages(conn, source.name))) if pages else 1
 
 
 def _compare_parts(conn: Connection, source: Source, pieces: Pieces, parts: int) -> bool:

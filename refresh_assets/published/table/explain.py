@@ -24,10 +24,9 @@ from refresh_assets.published.csv_file.locate import (
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Column
 from refresh_assets.published.table.load import Load
-from refresh_assets.published.table.stage import CopyFailedError, RepeatedKeyError
+from refresh_assets.published.table.send import CopyFailedError
+from refresh_assets.published.table.unique import RepeatedKeyError
 
-# In every language of the server the first number behind the table's name is the line.
-_COPY_LINE = re.compile(r"refresh_stage\D*?(\d+)")
 VALUE_SHOWN = 80
 MESSAGE_SHOWN = 300
 
@@ -37,7 +36,7 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
     if isinstance(error, RepeatedKeyError):
         return _explain_key(load, error)
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    record = _record_of(load, error.cause)
+    record = _record_of(load, error)
     if record is None:
         return RefreshError(f"{load.table.file}: {_message(error.cause)}")
     if len(record.values) != len(header):
@@ -52,10 +51,11 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
     return RefreshError(f"{load.table.file}: {record.place}: {_message(error.cause)}")
 
 
-def _record_of(load: Load, cause: psycopg.Error) -> Record | None:
-    if isinstance(cause, psycopg.errors.BadCopyFileFormat):
+def _record_of(load: Load, error: CopyFailedError) -> Record | None:
+    if isinstance(error.cause, psycopg.errors.BadCopyFileFormat):
         return first_wrong_width(load.path, load.layout)
-    found = _COPY_LINE.search(cause.diag.context or "")
+    # In every language of the server the first number behind the table's name is the line.
+    found = re.search(rf"{re.escape(error.into)}\D*?(\d+)", error.cause.diag.context or "")
     return record_at_copy_line(load.path, load.layout, int(found[1])) if found else None
 
 

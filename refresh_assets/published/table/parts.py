@@ -10,6 +10,8 @@ from psycopg import sql
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 
+# 160 MB: what is sorted or hashed of one part stays in the memory that `sort_memory` allows.
+PART_PAGES = 20_000
 # Postgres 14 was the first to read a part of a table alone.
 TID_RANGE_SCANS = 140000
 # Above every page: rows that came behind the pages counted belong to the last part.
@@ -41,6 +43,11 @@ def count_pages(conn: Connection, table: sql.Composable) -> int:
 
 def can_be_read_in_parts(conn: Connection) -> bool:
     return conn.info.server_version >= TID_RANGE_SCANS
+
+
+def count_parts(pages: int) -> int:
+    """Return into how many parts a table of so many pages is taken, the same for every purpose."""
+    return max(1, -(-pages // PART_PAGES))
 
 
 def split(pages: int, parts: int) -> list[Pages]:

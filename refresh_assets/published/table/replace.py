@@ -15,13 +15,17 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published.table import history
 from refresh_assets.published.table.explain import explain
+from refresh_assets.published.table.fill import fill
 from refresh_assets.published.table.guards import ShrinkRefusedError, check_shrink
 from refresh_assets.published.table.history import Counts, Fingerprint, PastLoad
 from refresh_assets.published.table.job_key import changed_parts
+from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Load, Outcome, Result
-from refresh_assets.published.table.stage import CopyFailedError, RepeatedKeyError, Source, check_key, stage
+from refresh_assets.published.table.send import CopyFailedError
+from refresh_assets.published.table.stage import Source, stage
 from refresh_assets.published.table.standing import Standing
-from refresh_assets.published.table.target import Target
+from refresh_assets.published.table.target import Changes, Target
+from refresh_assets.published.table.unique import RepeatedKeyError, check_key
 
 ATTEMPTS = 5
 _log = logging.getLogger(__name__)
@@ -114,24 +118,24 @@ class _Replace:
 
     def _load(self, standing: Standing) -> Result:
         new = self.target.create()
-        source = stage(self.conn, self.load, self.progress, keyed_target=self.target.shows_repeated_keys(new=new))
+        kept = self._take_in(new=new)
         self.phases.end("stage")
         self.target.lock()
-        rows_before = self.target.count()
+        rows_before = 0 if new else self.target.count()
         drift = standing.drift_of(rows_before)
         parts = changed_parts(standing.state.parts, self.load.parts) if standing.state else ()
         if not self.load.accept_shrink:
             # Rows that came in behind the last load are no reason to refuse to load it again.
             before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
-            self._check_shrink(source, before, parts, standing.last.rows_staged if standing.last else None)
-        changes = self.target.replace(source, rows_before, new=new, compared=lambda: self.phases.end("compare"))
-        fingerprint = self._verify(source)
-        counts = Counts(self.load.rows, source.rows, changes.added, changes.changed, changes.removed)
+            self._check_shrink(kept, before, parts, standing.last.rows_staged if standing.last else None)
+        changes = self._apply(kept, rows_before, new=new)
+        fingerprint = self._verify(kept)
+        counts = Counts(self.load.rows, kept.rows, changes.added, changes.changed, changes.removed)
         load_id, loaded_at = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
         self.phases.end("apply")
         return self._result(
             "loaded",
-            rows=source.rows,
+            rows=kept.rows,
             rows_staged=self.load.rows,
             added=changes.added,
             changed=changes.changed,
@@ -144,26 +148,38 @@ class _Replace:
             loaded_at=loaded_at,
             loaded_by=self.load.run_id,
             earlier=self.load.instead_of is not None,
-            filter_counts=source.filter_counts,
+            filter_counts=kept.filter_counts,
             samples=changes.samples,
         )
 
-    def _check_shrink(self, source: Source, before: int, parts: Sequence[str], staged_before: int | None) -> None:
+    def _take_in(self, *, new: bool) -> Kept:
+        """Send the file to the server: into the table itself where nobody can see it yet, else into a stage."""
+        if new and self.target.takes_rows_as_sent():
+            return fill(self.conn, self.load, self.progress)
+        keyed = not new and self.target.shows_repeated_keys()
+        return stage(self.conn, self.load, self.progress, keyed_target=keyed)
+
+    def _apply(self, kept: Kept, rows_before: int, *, new: bool) -> Changes:
+        if not isinstance(kept, Source):
+            return self.target.filled(kept.rows)
+        return self.target.replace(kept, rows_before, new=new, compared=lambda: self.phases.end("compare"))
+
+    def _check_shrink(self, kept: Kept, before: int, parts: Sequence[str], staged_before: int | None) -> None:
         try:
-            check_shrink(self.load, source, before, parts, staged_before)
+            check_shrink(self.load, kept, before, parts, staged_before)
         except ShrinkRefusedError:
             # A file with repeated keys is not sound, which is to be told first.
-            if not source.key_checked:
-                check_key(self.conn, self.load.table.key, source.table)
+            if isinstance(kept, Source) and not kept.key_checked:
+                check_key(self.conn, self.load.table.key, kept.table)
             raise
 
-    def _verify(self, source: Source) -> Fingerprint:
+    def _verify(self, kept: Kept) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""
-        modulus = history.modulus_for(source.rows)
+        modulus = history.modulus_for(kept.rows)
         found = history.fingerprint(self.conn, self.load.schema, self.load.table, modulus)
-        if found.rows != source.rows:
+        if found.rows != kept.rows:
             raise RefreshError(
-                f"after loading, table {self.target.shown} held {found.rows} rows where {source.rows} were kept; "
+                f"after loading, table {self.target.shown} held {found.rows} rows where {kept.rows} were kept; "
                 "it has rows without a key or with a repeated one, or something removes rows as they are written; "
                 "nothing was loaded"
             )

@@ -15,12 +15,11 @@ from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.delta import find_delta
 from refresh_assets.published.table.load import Row, Samples
-from refresh_assets.published.table.parts import can_be_read_in_parts, count_pages, split
-from refresh_assets.published.table.stage import RepeatedKeyError, Source, check_key
+from refresh_assets.published.table.parts import can_be_read_in_parts, count_pages, count_parts, split
+from refresh_assets.published.table.stage import Source
+from refresh_assets.published.table.unique import RepeatedKeyError, check_key, make_primary_key
 
 SAMPLE_ROWS = 10
-# 8 MB.
-PART_PAGES = 1000
 _CREATE = queries("refresh_assets.published.table", "sql/create.sql")
 _APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 _SESSION = queries("refresh_assets.postgres", "session.sql")
@@ -86,10 +85,12 @@ class Target:
         row = self._fetch("unique_index", target=self._literal(self.name), key=sql.Literal(sorted(self.table.key)))
         return row[0] if row else None
 
-    def shows_repeated_keys(self, *, new: bool) -> bool:
+    def takes_rows_as_sent(self) -> bool:
+        """Tell whether a table just created can be filled from the file: with its columns, and no trigger on it."""
+        return not self.table.transformed and not self._may_alter_rows()
+
+    def shows_repeated_keys(self) -> bool:
         """Tell whether `replace` finds repeated keys by the way, which spares a pass over all published rows."""
-        if new:
-            return True
         try:
             self.check_columns()
         except RefreshError:
@@ -102,6 +103,11 @@ class Target:
     def lock(self) -> None:
         """Let other writers wait, and readers pass, to the transaction's end."""
         self.conn.execute(_APPLY["lock_target"].format(target=self.name))
+
+    def filled(self, rows: int) -> Changes:
+        """Return the changes of a table that was just made and filled with so many rows."""
+        texts = compose.texts(self._columns, "target")
+        return Changes(rows, 0, 0, Samples(added=self._sample("sample_rows", target=self.name, texts=texts)))
 
     def replace(
         self, source: Source, rows_before: int, *, new: bool, compared: Callable[[], None] = lambda: None
@@ -118,7 +124,7 @@ class Target:
             changes = (
                 self._apply_delta(source, cast_target, rows_before, compared)
                 if rows_before
-                else self._fill(source, new=new)
+                else self._insert(source, new=new)
             )
             # What is deferred to the commit must not come behind the look at what was written.
             self.conn.execute(_APPLY["constraints_now"])
@@ -170,22 +176,18 @@ class Target:
         ).fetchall()
         return {row[0]: _FoundColumn(*row[1:]) for row in rows}
 
-    def _fill(self, source: Source, *, new: bool) -> Changes:
+    def _insert(self, source: Source, *, new: bool) -> Changes:
         """Load into an empty table, where every row is a new one."""
         try:
             with self.conn.transaction():
                 added = self._insert_all(source, in_parts=not new)
                 if new:
-                    # An index is built faster over all rows than row by row.
-                    key = compose.names(self.table.key)
-                    self.conn.execute(_CREATE["primary_key"].format(target=self.name, key=key))
+                    make_primary_key(self.conn, self.table.key, self.name)
         except errors.UniqueViolation:
             if not source.key_checked:
                 check_key(self.conn, self.table.key, source.table)
             raise
-        texts = compose.texts(self._columns, "target")
-        sample = self._sample("sample_rows", target=self.name, texts=texts)
-        return Changes(added, 0, 0, Samples(added=sample))
+        return self.filled(added)
 
     def _insert_all(self, source: Source, *, in_parts: bool) -> int:
         """Insert the source's rows; return their number.
@@ -207,7 +209,7 @@ class Target:
             self.conn.execute(
                 _APPLY["insert_part"].format(**pieces, first=part.first, behind=part.behind, key=key)
             ).rowcount
-            for part in split(pages, max(1, pages // PART_PAGES))
+            for part in split(pages, count_parts(pages))
         )
 
     def _apply_delta(

@@ -4,23 +4,30 @@ FROM pg_settings
 WHERE name = 'temp_buffers'
 
 -- name: create
-CREATE TEMPORARY TABLE refresh_stage ({columns}) ON COMMIT DROP
+CREATE TEMPORARY TABLE {table} ({columns}) ON COMMIT DROP
 
 -- name: copy
-COPY pg_temp.refresh_stage ({columns}) FROM STDIN (FORMAT csv, FREEZE)
+-- Frozen, which a table may be that nobody else sees yet: its rows need not be written once more to say so.
+COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE) WHERE {condition}
 
 -- name: unique
-CREATE UNIQUE INDEX ON pg_temp.{table} ({key})
+CREATE UNIQUE INDEX ON {table} ({key})
 
 -- name: duplicates
-SELECT {texts} FROM pg_temp.{table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
+SELECT {texts} FROM {table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
+
+-- name: in_both
+SELECT {texts} FROM {one} AS one JOIN {other} AS other ON {same_key} LIMIT 3
+
+-- name: spellings
+SELECT {found} AS found, count(*) AS rows FROM {table} GROUP BY 1
 
 -- name: count_values
 -- First as they are found, so that not every row has to be trimmed.
 SELECT value, sum(rows)::bigint, kept, (sum(sum(rows)) FILTER (WHERE kept) OVER ())::bigint
 FROM (
     SELECT {trimmed} AS value, rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
-    FROM (SELECT {found} AS found, count(*) AS rows FROM pg_temp.refresh_stage GROUP BY 1) AS spellings
+    FROM ({spellings}) AS spellings
 ) AS counted
 GROUP BY value, kept
 ORDER BY 2 DESC, value

@@ -1,0 +1,61 @@
+"""Which of the published rows the filter keeps, and how many rows have each of its column's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+
+from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.queries import queries
+from refresh_assets.published.table import compose
+from refresh_assets.published.table.declaration import RowFilter
+from refresh_assets.published.table.load import FilterCount, Load
+from refresh_assets.settings import BLANKS
+
+# Told to people; more would fill the memory where a column has a value of its own in every row.
+VALUES_COUNTED = 100
+_STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many of the published rows are kept, and the most frequent values of the filter's column."""
+
+    rows: int
+    filter_counts: tuple[FilterCount, ...]
+
+
+def keeps(load: Load) -> sql.Composable:
+    """Return the condition that a row meets if the filter keeps it; for a value that is NULL it is NULL."""
+    if load.table.filter is None:
+        return compose.TRUE
+    found, allowed = _filter_value(load.table.filter), load.allowed or ()
+    # Nearly all are found as they are allowed, and need not be trimmed.
+    return sql.SQL("({} OR {})").format(
+        compose.among(found, [value for value in allowed if value == value.strip(BLANKS)]),
+        compose.among(compose.trimmed(found), allowed),
+    )
+
+
+def count_kept(conn: Connection, load: Load, *tables: sql.Identifier) -> Kept:
+    """Count the published rows, which stand in the given tables, by the values of the filter's column."""
+    if load.table.filter is None:
+        return Kept(load.rows, ())
+    found = _filter_value(load.table.filter)
+    spellings = [_STAGE["spellings"].format(found=found, table=table) for table in tables]
+    rows: list[Any] = conn.execute(
+        _STAGE["count_values"].format(
+            spellings=sql.SQL(" UNION ALL ").join(spellings),
+            trimmed=compose.trimmed(sql.Identifier("found")),
+            allowed=sql.Literal(list(load.allowed or ())),
+            most=sql.Literal(VALUES_COUNTED),
+        )
+    ).fetchall()
+    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in rows)
+    return Kept((rows[0][3] or 0) if rows else 0, counts)
+
+
+def _filter_value(row_filter: RowFilter) -> sql.Composed:
+    return compose.as_bytes(sql.Identifier(row_filter.column))

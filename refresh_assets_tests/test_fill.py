@@ -1,0 +1,95 @@
+"""A table that is not there yet is filled from the file itself, and is checked as any other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from refresh_assets.errors import RefreshError
+from refresh_assets.published.table.load import FilterCount
+from refresh_assets_tests.published_fixtures import SHELF, Desk
+
+OPEN = [("1", "Tides", "", "open"), ("2", "Dunes", "", " free ")]
+CLOSED = [("3", "Marsh", "", "closed"), ("4", "Heath", "", "")]
+
+
+def refused(desk: Desk, rows: list[tuple[str, str, str, str]], words: str, promised: int | None = None) -> None:
+    """Show that a first load is refused in these words and leaves no table."""
+    with pytest.raises(RefreshError, match=words):
+        desk.run(rows, SHELF, **({} if promised is None else {"rows": promised}))
+    assert desk.value("SELECT to_regclass('etl.shelf')") is None
+
+
+def test_what_the_filter_leaves_out_is_counted_and_not_loaded(desk: Desk) -> None:
+    result = desk.run([OPEN[0], *CLOSED, OPEN[1]], SHELF)
+    assert (result.rows_staged, result.rows, result.added) == (4, 2, 2)
+    assert [row[0] for row in desk.rows("etl.shelf")] == [1, 2]
+    assert sorted(result.filter_counts, key=str) == sorted(
+        [
+            FilterCount("open", 1, kept=True),
+            FilterCount("free", 1, kept=True),
+            FilterCount("closed", 1, kept=False),
+            FilterCount(None, 1, kept=False),
+        ],
+        key=str,
+    )
+    assert desk.run([OPEN[0], *CLOSED, OPEN[1]], SHELF).outcome == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (("x", "Fens", "", "closed"), "line 4: column id: 'x' is no integer"),
+        (("9", "", "", "closed"), "line 4: column title: empty, which is NULL"),
+        (("3", "Fens", "", "closed"), "not unique: '3' on line 3, line 4"),
+        (("1", "Fens", "", "closed"), "not unique: '1' on line 2, line 4"),
+        (("1", "Fens", "", "open"), "not unique: '1' on line 2, line 4"),
+    ],
+    ids=["no number", "no title", "one left out", "one kept", "both kept"],
+)
+def test_rows_are_sound_whether_they_are_kept_or_left_out(
+    desk: Desk, row: tuple[str, str, str, str], words: str
+) -> None:
+    refused(desk, [OPEN[0], CLOSED[0], row], words)
+
+
+@pytest.mark.parametrize("promised", [1, 2, 4])
+def test_rows_left_out_count_as_published(desk: Desk, promised: int) -> None:
+    refused(desk, [*OPEN, CLOSED[0]], f"^staged 3 rows; the manifest says {promised}$", promised)
+
+
+def test_none_kept_is_refused(desk: Desk) -> None:
+    refused(desk, CLOSED, "refused to load 0 rows")
+
+
+def test_the_line_is_found_whatever_the_table_is_called(desk: Desk) -> None:
+    with pytest.raises(RefreshError, match="line 3: column id: 'x' is no integer"):
+        desk.run([OPEN[0], ("x", "Fens", "", "open")], replace(SHELF, name='7 "books", line 9'))
+
+
+def test_a_table_that_was_dropped_is_made_anew(desk: Desk) -> None:
+    desk.run(OPEN, SHELF)
+    desk.admin.execute("DROP TABLE etl.shelf")
+    result = desk.run(OPEN, SHELF)
+    assert (result.outcome, result.added, result.drift is not None) == ("loaded", 2, True)
+    assert desk.value("SELECT count(*) FROM etl.shelf") == 2
+
+
+def test_a_trigger_that_comes_with_every_new_table_cannot_change_what_is_stored_unseen(desk: Desk) -> None:
+    desk.admin.execute(
+        """
+        CREATE FUNCTION public.spoil() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN NEW.note := 'spoilt'; RETURN NEW; END $$;
+        CREATE FUNCTION public.watch() RETURNS event_trigger LANGUAGE plpgsql AS
+            $$ BEGIN
+                IF to_regclass('etl.shelf') IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'spoil')
+                THEN
+                    CREATE TRIGGER spoil BEFORE INSERT ON etl.shelf FOR EACH ROW EXECUTE FUNCTION public.spoil();
+                END IF;
+            END $$;
+        CREATE EVENT TRIGGER watch ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.watch()
+        """
+    )
+    refused(desk, OPEN, "2 rows of table etl.shelf differ from the published ones")
