@@ -222,7 +222,7 @@ def cut_link() -> None:
         relay = stack.enter_context(relay_on(stack.enter_context(new_database(server)), place))
         listener = stack.enter_context(contextlib.closing(forwarder(server.port)))
         through = {"PGHOST": OUTER_IP, "PGPORT": str(listener.getsockname()[1])}
-        leader = relay.start("etl-1", within=("ip", "netns", "exec", NAMESPACE), **through)
+        leader = relay.start("etl-1", within=("ip", "netns", "exec", NAMESPACE), env=through)
         relay.wait(relay.leader)
         standby = relay.start("etl-2")
         relay.stands_by(standby)

@@ -1,7 +1,8 @@
 """Event logs to be counted: a table as Moodle lays it out, tracking logs as Open edX writes them, and what is counted.
 
 `Counting` is a session with the tables that a source fills; `counting.cells(source, windows)` are the exact cells as
-(window's number, course, kind): (events, learners, first, last), `counting.rows(...)` what may be shown of them.
+(window's number, course, kind): (events, learners, first, last), `counting.rows(...)` what may be shown of them,
+each with whether it is suppressed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ MARCH = datetime(2026, 3, 2, 4, 15, tzinfo=timezone.utc)
 NORTH = "course-v1:Org+North+1"
 Key = tuple[int, str, str]
 Cell = tuple[Any, Any, Any, Any]
+Row = tuple[Any, Any, Any, Any, bool]
 
 _CELLS = (
     "since timestamptz, until timestamptz, course text, kind text, events bigint, learners bigint, "
@@ -86,18 +88,18 @@ class Counting:
         self.stage(source, windows)
         return self._table("window_cells", windows)
 
-    def rows(self, source: EventSource, windows: Sequence[Window], min_cell: int = 5) -> dict[Key, Cell]:
+    def rows(self, source: EventSource, windows: Sequence[Window], min_cell: int = 5) -> dict[Key, Row]:
         self.stage(source, windows)
         suppress(self.conn, min_cell)
         return self._table("window_rows", windows)
 
-    def _table(self, name: str, windows: Sequence[Window]) -> dict[Key, Cell]:
+    def _table(self, name: str, windows: Sequence[Window]) -> dict[Key, Any]:
         rows: list[Any] = self.conn.execute(f"SELECT * FROM pg_temp.{name}").fetchall()
-        found: dict[Key, Cell] = {}
+        found: dict[Key, Any] = {}
         for since, until, course, kind, *numbers in rows:
             key = (list(windows).index(Window(since, until)), course, kind)
             assert key not in found
-            found[key] = tuple(numbers)  # type: ignore[assignment]
+            found[key] = tuple(numbers)
         return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from refresh_assets.base_url import BaseUrl
 from refresh_assets.published.publisher.cache import Cache
-from refresh_assets.published.publisher.fetch import Fetched, FetchError, Publisher
+from refresh_assets.published.publisher.fetch import Fetched, Publisher
+from refresh_assets.published.publisher.transfer import FetchError, Progress
 from refresh_assets_tests.publisher import PublishingServer, publishing
 
 NAME = "datasets.csv"
@@ -19,7 +21,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 @pytest.fixture
-def no_proxies(monkeypatch):
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -33,12 +35,12 @@ def server() -> Iterator[PublishingServer]:
 
 
 @pytest.fixture
-def cache(tmp_path) -> Cache:
+def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache", 20, 10_000_000)
 
 
-def publisher(base: str, cache: Cache, timeout: float = 20, **options) -> Publisher:
-    return Publisher(BaseUrl.parse(base), timeout, cache, **{"pause": 0.01, **options})
+def publisher(base: str, cache: Cache, timeout: float = 20, progress: Progress | None = None) -> Publisher:
+    return Publisher(BaseUrl.parse(base), timeout, cache, progress, pause=0.01)
 
 
 def fetch(server: PublishingServer, cache: Cache, timeout: float = 20) -> Fetched:

@@ -70,6 +70,7 @@ def failed(result: dg.ExecuteInProcessResult) -> set[str]:
 def reason(result: dg.ExecuteInProcessResult) -> str:
     """Return the text at the bottom of the first failed step."""
     error = next(e.step_failure_data.error for e in result.all_events if e.is_step_failure)
+    assert error is not None
     while error.cause is not None:
         error = error.cause
     return str(error.message)

@@ -25,7 +25,8 @@ from refresh_assets.postgres.connect import connect
 from refresh_assets.postgres.embedded import EmbeddedServer
 from refresh_assets.settings import read_postgres
 from refresh_assets_tests.postgres_fixtures import new_database
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching, free_port
 from refresh_assets_tests.watchtower import job_origin, mail_settings
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypedDict
 
 import pytest
+from typing_extensions import Unpack
 
 from refresh_assets.alerts.delivery import Delivered, deliver
 from refresh_assets.alerts.outbox import Alert, connect_outbox
@@ -26,8 +28,13 @@ def alert(number: int = 1, about: str = "datasets", kind: str = "failed") -> Ale
     return Alert(f"run:{number}:failed", kind, about, f"[refresh] {about} failed: {number}", f"The body of {number}.\n")
 
 
-def deliver_to(conn: Connection, server: Mailserver, **options: float) -> Delivered:
-    return deliver(conn, Mailer(server.settings(), {"HOME": "/nonexistent"}), **options)
+class Bounds(TypedDict, total=False):
+    seconds: float
+    limit: int
+
+
+def deliver_to(conn: Connection, server: Mailserver, **bounds: Unpack[Bounds]) -> Delivered:
+    return deliver(conn, Mailer(server.settings(), {"HOME": "/nonexistent"}), **bounds)
 
 
 def rows(conn: Connection, columns: str) -> list[tuple[object, ...]]:

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,9 +121,12 @@ class Relay:
         shortened: dict[str, float] | None = None,
         within: Sequence[str] = (),
         ahead: float = 0,
-        **env: str,
+        env: Mapping[str, str] | None = None,
     ) -> Runner:
-        """Start a daemon as on a host of that name; `within` is a command that runs it, `ahead` its clock's error."""
+        """Start a daemon as on a host of that name.
+
+        `within` is a command that runs it, `ahead` its clock's error in seconds, `env` are further settings.
+        """
         home = self.folder / host
         workspace = self.folder / "workspace.yaml"
         command = [sys.executable, "-m", "refresh_assets.cli", "daemon", "-w", str(workspace)]
@@ -131,7 +134,7 @@ class Relay:
             command = [sys.executable, "-c", COMMAND, str(workspace), json.dumps(shortened or {}), str(ahead)]
         process = subprocess.Popen(
             [*within, *command],
-            env={**self.env, "REFRESH_HOME": str(home), "DAGSTER_HOME": str(prepare_home(home)), **env},
+            env={**self.env, "REFRESH_HOME": str(home), "DAGSTER_HOME": str(prepare_home(home)), **(env or {})},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -27,8 +27,9 @@ from refresh_assets.requests.storage import connect_requests
 from refresh_assets.requests.told import failed_requests
 from refresh_assets.settings import read_postgres
 from refresh_assets_tests.postgres_fixtures import new_database
+from refresh_assets_tests.published_fixtures import csv_text
 from refresh_assets_tests.requests_fixtures import TASKS, application
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 from refresh_assets_tests.smtp_server import Caught, catching
 from refresh_assets_tests.watchtower import Watchtower, job_origin, mail_settings, storage_of
 

@@ -67,7 +67,7 @@ class World:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
-        cursor = self.conn.execute(sql.SQL(statement), values)  # type: ignore[arg-type]
+        cursor = self.conn.execute(sql.SQL(statement), values)
         return list(cursor.fetchall()) if cursor.description else []
 
 

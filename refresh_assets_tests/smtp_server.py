@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
@@ -35,7 +35,7 @@ class Caught:
 
     @property
     def mail(self) -> EmailMessage:
-        return cast("EmailMessage", email.message_from_bytes(self.content, policy=email.policy.default))
+        return email.message_from_bytes(self.content, policy=email.policy.default)
 
     def text(self, kind: str = "plain") -> str:
         """Return the decoded text of the plain or the html part."""
@@ -185,7 +185,8 @@ class _Conversation(socketserver.StreamRequestHandler):
         self.server.seen.connections += 1
         with contextlib.suppress(OSError, _DroppedError):
             self._answer("")
-            sender, recipients = "", []
+            sender = ""
+            recipients: list[str] = []
             while line := self.rfile.readline(100_000).decode("utf-8", "replace").rstrip("\r\n"):
                 word = line.split(" ")[0].upper()
                 self.server.seen.commands.append(word)

@@ -17,7 +17,8 @@ from pydantic_core import PydanticUndefined
 
 from refresh_assets.published.component import DeclaredColumn, DeclaredFilter, PublishedTable
 from refresh_assets_tests.documents import DOCS, ROOT, bare, code_blocks, tables
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 
 PAGE = (DOCS / "add-a-table.md").read_text(encoding="utf-8")
 # What a field without a given default is called in the document.

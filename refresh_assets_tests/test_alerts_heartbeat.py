@@ -95,9 +95,13 @@ def test_a_heartbeat_that_cannot_be_written_is_told_without_a_password_and_kills
 def test_every_run_of_ours_has_a_heartbeat_while_it_runs(tower: Watchtower) -> None:
     seen: list[object] = []
 
+    def beats() -> list[object]:
+        seen.extend(tower.sql(BEATS))
+        return seen
+
     @dg.op
     def look() -> None:
-        wait_until(lambda: seen.extend(tower.sql(BEATS)) or seen)
+        wait_until(beats)
 
     run_id = execute(tower, look)
     assert seen == [(run_id, host_name(), os.getpid())]
@@ -211,7 +215,14 @@ def test_a_run_that_holds_pythons_lock_for_far_longer_than_a_heartbeat_may_be_la
         process.stdin.flush()
         silence = timedelta()
         done = threading.Event()
-        threading.Thread(target=lambda: [*map(process.stdout.readline, (-1, -1)), done.set()]).start()
+        printed = process.stdout
+
+        def read() -> None:
+            for _ in range(2):
+                printed.readline()
+            done.set()
+
+        threading.Thread(target=read).start()
         while not done.is_set():
             tower.look([dead_runs])
             ((late,),) = tower.sql("SELECT clock_timestamp() - beat_at FROM refresh_alerts.run_heartbeat")

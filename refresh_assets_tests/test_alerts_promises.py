@@ -11,7 +11,8 @@ from dagster._core.scheduler.instigation import InstigatorStatus, InstigatorType
 from refresh_assets.requests import client
 from refresh_assets.requests.storage import connect_requests
 from refresh_assets_tests.night_watch import NightWatch, kill_process
-from refresh_assets_tests.shop import RIGHTS_HEADER, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, dataset_rows, rights_rows
 
 pytestmark = pytest.mark.slow
 MINUTE = 60.0

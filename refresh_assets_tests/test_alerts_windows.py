@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,12 +9,13 @@ import dagster as dg
 import pytest
 
 from refresh_assets.alerts.collect_trouble import lasting
+from refresh_assets.alerts.status import Part
 from refresh_assets.cron import CronTicks
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
 from refresh_assets.windows.due import Plan
 from refresh_assets.windows.load import Loading, Result, load
-from refresh_assets.windows.overdue import Part, overdue_windows, windows_part
+from refresh_assets.windows.overdue import overdue_windows, windows_part
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.watchtower import Watchtower
 from refresh_assets_tests.windows_fixtures import START, TableOfEvents
@@ -54,7 +54,7 @@ def window(age: int) -> Window:
 
 
 @pytest.fixture
-def nights(tower: Watchtower, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
+def nights(tower: Watchtower, monkeypatch: pytest.MonkeyPatch) -> Nights:
     settings = {"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 * * * *", "WINDOW_MAX_DELAY": "5400"}
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

@@ -15,7 +15,8 @@ from refresh_assets.published.files import checked, publisher_of
 from refresh_assets.published.io_managers import PublishedFileIOManager
 from refresh_assets.settings import read_settings
 from refresh_assets_tests.floor import CSV, TABLE, Floor, failed, reason, verdicts
-from refresh_assets_tests.shop import RIGHTS_HEADER, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, dataset_rows, rights_rows
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +24,7 @@ SHA = hashlib.sha256(BODY).hexdigest()
 
 
 @pytest.fixture
-def cache(tmp_path) -> Cache:
+def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "home" / "cache", max_files=3, max_bytes=1000)
 
 
@@ -40,7 +42,7 @@ def names(cache: Cache) -> set[str]:
     return {path.name for path in cache.folder.iterdir() if path.name != ".lock"}
 
 
-def test_a_file_is_kept_under_its_digest(cache):
+def test_a_file_is_kept_under_its_digest(cache: Cache) -> None:
     before = datetime.now(timezone.utc)
     kept = put(cache)
     assert kept.path == cache.folder / SHA
@@ -49,13 +51,13 @@ def test_a_file_is_kept_under_its_digest(cache):
     assert timedelta(0) <= kept.fetched_at - before < timedelta(minutes=1)
 
 
-def test_a_kept_file_is_found_again(cache):
+def test_a_kept_file_is_found_again(cache: Cache) -> None:
     assert cache.get(SHA) is None
     kept = put(cache)
     assert Cache(cache.folder, 3, 1000).get(SHA) == kept
 
 
-def test_the_sidecar_says_what_the_file_is_and_whence(cache):
+def test_the_sidecar_says_what_the_file_is_and_whence(cache: Cache) -> None:
     put(cache)
     sidecar = json.loads((cache.folder / f"{SHA}.json").read_text())
     assert {key: sidecar[key] for key in ("name", "sha256", "rows", "bytes", "source")} == {
@@ -68,7 +70,7 @@ def test_the_sidecar_says_what_the_file_is_and_whence(cache):
     assert datetime.fromisoformat(sidecar["fetched_at"]).utcoffset() == timedelta(0)
 
 
-def test_the_folder_and_its_files_are_closed_to_others(cache):
+def test_the_folder_and_its_files_are_closed_to_others(cache: Cache) -> None:
     cache.folder.mkdir(parents=True, mode=0o755)
     kept = put(cache)
     assert cache.folder.stat().st_mode & 0o777 == 0o700
@@ -76,25 +78,25 @@ def test_the_folder_and_its_files_are_closed_to_others(cache):
 
 
 @pytest.mark.parametrize("sha256", ["../../etc/passwd", "", SHA.upper(), SHA[:-1], f"{SHA}/"])
-def test_what_is_no_digest_is_never_looked_up(cache, sha256):
+def test_what_is_no_digest_is_never_looked_up(cache: Cache, sha256: str) -> None:
     put(cache)
     assert cache.get(sha256) is None
     assert names(cache) == {SHA, f"{SHA}.json"}
 
 
-def test_a_file_that_was_cut_is_absent_and_removed(cache):
+def test_a_file_that_was_cut_is_absent_and_removed(cache: Cache) -> None:
     put(cache).path.write_bytes(BODY[:-1])
     assert cache.get(SHA) is None
     assert names(cache) == set()
 
 
-def test_a_file_that_was_changed_but_not_in_size_is_absent_and_removed(cache):
+def test_a_file_that_was_changed_but_not_in_size_is_absent_and_removed(cache: Cache) -> None:
     put(cache).path.write_bytes(BODY.replace(b"Mosses", b"Lichen"))
     assert cache.get(SHA) is None
     assert names(cache) == set()
 
 
-def test_a_file_that_was_only_touched_is_hashed_and_kept(cache):
+def test_a_file_that_was_only_touched_is_hashed_and_kept(cache: Cache) -> None:
     kept = put(cache)
     os.utime(kept.path, (0, 0))
     assert cache.get(SHA) == kept
@@ -102,20 +104,20 @@ def test_a_file_that_was_only_touched_is_hashed_and_kept(cache):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"name": "x"}', '{"name": "x", "rows": "many"}'])
-def test_a_file_with_a_broken_sidecar_is_absent(cache, text):
+def test_a_file_with_a_broken_sidecar_is_absent(cache: Cache, text: str) -> None:
     put(cache)
     (cache.folder / f"{SHA}.json").write_text(text)
     assert cache.get(SHA) is None
     assert cache.list() == ()
 
 
-def test_a_file_without_its_sidecar_is_absent(cache):
+def test_a_file_without_its_sidecar_is_absent(cache: Cache) -> None:
     put(cache)
     (cache.folder / f"{SHA}.json").unlink()
     assert cache.get(SHA) is None
 
 
-def test_the_file_used_last_is_listed_first(cache):
+def test_the_file_used_last_is_listed_first(cache: Cache) -> None:
     first, second = put(cache), put(cache, b"b")
     used_ago(cache, first, 20)
     used_ago(cache, second, 10)
@@ -124,11 +126,11 @@ def test_the_file_used_last_is_listed_first(cache):
     assert cache.list() == (first, second)
 
 
-def test_the_list_of_a_cache_that_was_never_used_is_empty(cache):
+def test_the_list_of_a_cache_that_was_never_used_is_empty(cache: Cache) -> None:
     assert cache.list() == ()
 
 
-def test_the_least_recently_used_goes_when_there_are_too_many(cache):
+def test_the_least_recently_used_goes_when_there_are_too_many(cache: Cache) -> None:
     kept = [put(cache, bytes([i])) for i in range(3)]
     for age, file in enumerate(kept):
         used_ago(cache, file, 10 * (3 - age))
@@ -138,47 +140,47 @@ def test_the_least_recently_used_goes_when_there_are_too_many(cache):
     assert not kept[1].path.exists()
 
 
-def test_the_number_is_bounded_however_fast_files_come(cache):
+def test_the_number_is_bounded_however_fast_files_come(cache: Cache) -> None:
     for i in range(10):
         put(cache, bytes([i]))
     assert len(cache.list()) == 3
 
 
-def test_the_bytes_are_bounded_too(cache):
+def test_the_bytes_are_bounded_too(cache: Cache) -> None:
     for i in range(5):
         put(cache, bytes([i]) * 400)
     assert sum(file.bytes for file in cache.list()) <= 1000
     assert len(cache.list()) == 2
 
 
-def test_the_file_just_kept_stays_even_if_it_fills_the_cache(cache):
+def test_the_file_just_kept_stays_even_if_it_fills_the_cache(cache: Cache) -> None:
     put(cache)
     whole = put(cache, b"x" * 1000)
     assert cache.list() == (whole,)
 
 
-def test_a_file_that_another_table_may_be_about_to_read_stays(tmp_path):
+def test_a_file_that_another_table_may_be_about_to_read_stays(tmp_path: Path) -> None:
     cache = Cache(tmp_path, max_files=1, max_bytes=1000)
     other = put(cache, b"other", "other.csv")
     kept = put(cache)
     assert set(cache.list()) == {other, kept}
 
 
-def test_a_file_of_another_table_goes_when_it_was_not_used_for_an_hour(tmp_path):
+def test_a_file_of_another_table_goes_when_it_was_not_used_for_an_hour(tmp_path: Path) -> None:
     cache = Cache(tmp_path, max_files=1, max_bytes=1000)
     used_ago(cache, put(cache, b"other", "other.csv"), STALE_SECONDS + 1)
     assert cache.list()[0] != put(cache)
     assert len(cache.list()) == 1
 
 
-def test_a_file_too_large_is_refused_by_the_name_of_the_setting(cache):
+def test_a_file_too_large_is_refused_by_the_name_of_the_setting(cache: Cache) -> None:
     with pytest.raises(CacheError, match="1001 bytes or more; REFRESH_CACHE_BYTES allows 1000"):
         put(cache, b"x" * 1001)
     assert names(cache) == set()
 
 
-def test_a_file_that_breaks_off_leaves_nothing(cache):
-    def blocks():
+def test_a_file_that_breaks_off_leaves_nothing(cache: Cache) -> None:
+    def blocks() -> Iterator[bytes]:
         yield BODY
         raise RefreshError("broke off")
 
@@ -187,7 +189,7 @@ def test_a_file_that_breaks_off_leaves_nothing(cache):
     assert names(cache) == set()
 
 
-def test_a_file_begun_anew_holds_nothing_of_the_attempt_before(cache):
+def test_a_file_begun_anew_holds_nothing_of_the_attempt_before(cache: Cache) -> None:
     with cache.incoming() as incoming:
         incoming.write(b"half of an earlier, longer attempt")
         incoming.restart()
@@ -197,14 +199,14 @@ def test_a_file_begun_anew_holds_nothing_of_the_attempt_before(cache):
     assert kept.path.read_bytes() == BODY
 
 
-def test_a_new_count_for_the_same_bytes_is_remembered(cache):
+def test_a_new_count_for_the_same_bytes_is_remembered(cache: Cache) -> None:
     assert cache.describe(put(cache), "datasets.csv", 2).rows == 2
     found = cache.get(SHA)
     assert found is not None
     assert found.rows == 2
 
 
-def test_leftovers_of_killed_processes_go_after_an_hour(cache):
+def test_leftovers_of_killed_processes_go_after_an_hour(cache: Cache) -> None:
     put(cache)
     old, young, orphan = cache.folder / "incoming-old", cache.folder / "incoming-young", cache.folder / ("0" * 64)
     for path in (old, young, orphan):
@@ -215,7 +217,7 @@ def test_leftovers_of_killed_processes_go_after_an_hour(cache):
     assert (old.exists(), young.exists(), orphan.exists()) == (False, True, False)
 
 
-def test_files_of_others_in_the_folder_are_left_alone(cache):
+def test_files_of_others_in_the_folder_are_left_alone(cache: Cache) -> None:
     put(cache)
     (cache.folder / "README").write_text("mine")
     os.utime(cache.folder / "README", (0, 0))
@@ -223,16 +225,16 @@ def test_files_of_others_in_the_folder_are_left_alone(cache):
     assert (cache.folder / "README").exists()
 
 
-def in_process(cache: Cache, code: str, **options) -> subprocess.CompletedProcess[str]:
+def in_process(cache: Cache, code: str) -> subprocess.CompletedProcess[str]:
     script = (
         "import sys; from pathlib import Path; from refresh_assets.published.publisher.cache import Cache\n"
         f"cache = Cache(Path(sys.argv[1]), {cache.max_files}, {cache.max_bytes})\n{code}"
     )
     command = [sys.executable, "-c", script, str(cache.folder)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
-def test_several_processes_at_once_leave_whole_files(cache):
+def test_several_processes_at_once_leave_whole_files(cache: Cache) -> None:
     code = "for i in range(20):\n cache.put('d.csv', 1, '', [bytes([i % 5]) * 200]); cache.get('0' * 64); cache.list()"
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(in_process, cache, code) for _ in range(3)]:
@@ -244,7 +246,7 @@ def test_several_processes_at_once_leave_whole_files(cache):
     assert names(cache) == {name for file in files for name in (file.sha256, f"{file.sha256}.json")}
 
 
-def test_a_process_killed_in_the_middle_leaves_no_file(cache):
+def test_a_process_killed_in_the_middle_leaves_no_file(cache: Cache) -> None:
     code = (
         "import os, signal\n"
         "with cache.incoming() as incoming:\n"
@@ -255,7 +257,7 @@ def test_a_process_killed_in_the_middle_leaves_no_file(cache):
     assert put(cache).path.exists()
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_half(tmp_path):
+def test_a_full_disk_is_told_and_leaves_nothing_half(tmp_path: Path) -> None:
     """The kernel's limit on a file's size fails a write in its middle, as a full disk does."""
     cache = Cache(tmp_path / "cache", max_files=3, max_bytes=10_000_000)
     code = (
@@ -270,13 +272,13 @@ def test_a_full_disk_is_told_and_leaves_nothing_half(tmp_path):
     assert names(cache) == set()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CacheError, match=r"file.cache.*REFRESH_HOME"):
         put(Cache(tmp_path / "file" / "cache", 3, 1000))
 
 
-def test_a_folder_that_cannot_be_locked_is_told(cache):
+def test_a_folder_that_cannot_be_locked_is_told(cache: Cache) -> None:
     cache.folder.mkdir(parents=True)
     (cache.folder / ".lock").mkdir()
     with pytest.raises(CacheError, match=r"cannot keep published files in .*see REFRESH_HOME"):

@@ -12,7 +12,8 @@ import pytest
 
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 from refresh_assets_tests.smtp_server import catching
 
 pytestmark = pytest.mark.slow

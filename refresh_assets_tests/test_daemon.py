@@ -32,9 +32,9 @@ def pair(relay: Relay) -> tuple[Runner, Runner]:
     return leader, standby
 
 
-def next_to(relay: Relay, host: str, **env: str) -> Runner:
+def next_to(relay: Relay, host: str) -> Runner:
     """Start another standby."""
-    standby = relay.start(host, **env)
+    standby = relay.start(host)
     relay.stands_by(standby)
     return standby
 
@@ -67,7 +67,7 @@ def test_whatever_happens_to_the_leader_the_standby_leads_in_time_and_no_slot_ru
 
 def test_a_leader_whose_line_goes_dead_ends_itself_and_the_standby_leads_in_time(relay: Relay) -> None:
     with line_to(relay.env) as (line, through):
-        leader = relay.start("etl-1", **through)
+        leader = relay.start("etl-1", env=through)
         relay.leads(leader)
         standby = next_to(relay, "etl-2")
         line.cut()
@@ -79,7 +79,7 @@ def test_a_leader_whose_line_goes_dead_ends_itself_and_the_standby_leads_in_time
 
 
 def test_a_stopping_leader_lets_runs_finish_and_names_those_that_it_leaves(relay: Relay) -> None:
-    leader = relay.start("etl-1", WORK_SECONDS="12", REFRESH_STOP_TIMEOUT="3")
+    leader = relay.start("etl-1", env={"WORK_SECONDS": "12", "REFRESH_STOP_TIMEOUT": "3"})
     relay.leads(leader)
     standby = next_to(relay, "etl-2")
     Path(relay.env["ASK_FILE"]).write_text("tonight")

@@ -143,7 +143,10 @@ def test_the_schedule_is_on_from_the_start_on_mondays_at_04_17_in_the_time_zone_
     ("op", "fields"), [("datasets_csv", {"sha256", "published"}), ("datasets_table", {"allowed", "accept_shrink"})]
 )
 def test_the_launchpad_describes_every_option(repository: dg.RepositoryDefinition, op: str, fields: set[str]) -> None:
-    config = repository.get_job("weekly_refresh").graph.node_named(op).definition.config_schema.config_type
+    schema = repository.get_job("weekly_refresh").graph.node_named(op).definition.config_schema
+    assert schema is not None
+    config = schema.config_type
+    assert isinstance(config, dg.Shape)
     assert set(config.fields) == fields
     for name, field in config.fields.items():
         assert field.description, name
@@ -157,7 +160,9 @@ def test_a_resource_can_be_replaced_by_name() -> None:
         def load_input(self, context: dg.InputContext) -> None: ...
 
     mine = Recording()
-    assert build_defs(table_io=mine).resources["table_io"] is mine
+    resources = build_defs(table_io=mine).resources
+    assert resources is not None
+    assert resources["table_io"] is mine
 
 
 def test_a_wrong_declaration_names_the_table_and_every_wrong_field() -> None:

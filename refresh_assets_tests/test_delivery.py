@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -219,7 +220,7 @@ def test_a_database_that_goes_away_is_told(outbox: Connection) -> None:
         return "250 ok"
 
     info = outbox.info
-    keywords = {
+    keywords: dict[str, Any] = {
         "host": info.host,
         "port": info.port,
         "user": info.user,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ FILES = 1500
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 7, 4096])
 @pytest.mark.parametrize("make", [csv_reference.soup, csv_reference.nearly_sound])
-def test_random_files_are_judged_as_a_plain_reading_judges_them(make, block_size: int, tmp_path: Path) -> None:
+def test_random_files_are_judged_as_a_plain_reading_judges_them(
+    make: Callable[[random.Random], bytes], block_size: int, tmp_path: Path
+) -> None:
     chance = random.Random(f"{make.__name__} {block_size}")  # noqa: S311
     path = tmp_path / "random.csv"
     seen = set()

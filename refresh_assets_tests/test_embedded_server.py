@@ -20,7 +20,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres import embedded
 from refresh_assets.postgres.account import is_root, server_account
 from refresh_assets.postgres.binaries import Binaries, bundled, readable_by
-from refresh_assets.postgres.cluster import Postmaster, postmaster
+from refresh_assets.postgres.cluster import Postmaster, folder_of, postmaster
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def test_its_environment_opens_the_database_with_the_bundled_psql(postgres_server: embedded.EmbeddedServer) -> None:
-    command = [postgres_server.psql, "-Atc", "SELECT current_database(), current_user"]
+    command = [str(postgres_server.psql), "-Atc", "SELECT current_database(), current_user"]
     done = subprocess.run(
         command, env=postgres_server.environment(), capture_output=True, text=True, timeout=30, check=False
     )
@@ -220,7 +220,7 @@ def test_a_stale_pid_file_that_names_another_postgres_is_no_server(
 
 def test_an_initdb_that_was_cut_short_is_begun_anew(home: Path) -> None:
     embedded.start(home, settings=FAST).stop()
-    folder = embedded.folder_of(home)
+    folder = folder_of(home)
     (folder / "data").rename(folder / "data.unfinished")
     (folder / "data.unfinished" / "PG_VERSION").unlink()
     assert value(embedded.start(home, settings=FAST), "SELECT 1") == 1

@@ -13,7 +13,7 @@ import pytest
 
 from refresh_assets.published.publisher.cache import Cache
 from refresh_assets.published.publisher.cache_files import CacheError
-from refresh_assets.published.publisher.fetch import FetchError
+from refresh_assets.published.publisher.transfer import FetchError
 from refresh_assets_tests.fetch_fixtures import BODY, NAME, publisher
 from refresh_assets_tests.publisher import (
     publish_folder,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("no_proxies")
 # Files
 
 
-def test_a_file_url_is_copied_to_the_cache(cache, tmp_path):
+def test_a_file_url_is_copied_to_the_cache(cache: Cache, tmp_path: Path) -> None:
     base = publish_folder(tmp_path / "pub", NAME, BODY, 50)
     fetched = publisher(base, cache).file(NAME)
     assert fetched.downloaded
@@ -36,22 +36,22 @@ def test_a_file_url_is_copied_to_the_cache(cache, tmp_path):
     assert not publisher(base, cache).file(NAME, fetched.entry).downloaded
 
 
-def test_a_folder_with_blanks_and_signs_is_found(cache, tmp_path):
+def test_a_folder_with_blanks_and_signs_is_found(cache: Cache, tmp_path: Path) -> None:
     base = publish_folder(tmp_path / "a b%20#?ü+", NAME, BODY, 50)
     assert publisher(base + "/", cache).file(NAME).downloaded
 
 
-def test_a_name_with_blanks_and_signs_is_found(cache, tmp_path):
+def test_a_name_with_blanks_and_signs_is_found(cache: Cache, tmp_path: Path) -> None:
     base = publish_folder(tmp_path, "a b%20#?ü+.csv", BODY, 50)
     assert publisher(base, cache).file("a b%20#?ü+.csv").downloaded
 
 
-def test_a_folder_whose_name_is_not_utf8_is_found(cache, tmp_path):
+def test_a_folder_whose_name_is_not_utf8_is_found(cache: Cache, tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     assert publisher(publish_folder(folder, NAME, BODY, 50), cache).file(NAME).downloaded
 
 
-def test_a_file_that_does_not_match_is_told_with_both_digests(cache, tmp_path):
+def test_a_file_that_does_not_match_is_told_with_both_digests(cache: Cache, tmp_path: Path) -> None:
     base = publish_folder(tmp_path / "pub", NAME, BODY, 50)
     (tmp_path / "pub/learn/data" / NAME).write_bytes(gzip.compress(BODY))
     with pytest.raises(FetchError, match=hashlib.sha256(BODY).hexdigest()) as caught:
@@ -61,7 +61,7 @@ def test_a_file_that_does_not_match_is_told_with_both_digests(cache, tmp_path):
 
 
 @pytest.fixture
-def published(tmp_path) -> Path:
+def published(tmp_path: Path) -> Path:
     """Return the path of a published file that a test puts something else in place of."""
     publish_folder(tmp_path, NAME, BODY, 50)
     path = tmp_path / "learn/data" / NAME
@@ -77,37 +77,37 @@ def error_at(path: Path, cache: Cache, timeout: float = 20) -> str:
     return str(caught.value)
 
 
-def test_a_missing_file_is_told(published, cache):
+def test_a_missing_file_is_told(published: Path, cache: Cache) -> None:
     assert "does not exist; LEARN_BASE" in error_at(published, cache)
 
 
-def test_a_folder_in_its_place_is_told(published, cache):
+def test_a_folder_in_its_place_is_told(published: Path, cache: Cache) -> None:
     published.mkdir()
     assert "is a folder" in error_at(published, cache)
 
 
-def test_a_pipe_in_its_place_is_not_waited_for(published, cache):
+def test_a_pipe_in_its_place_is_not_waited_for(published: Path, cache: Cache) -> None:
     os.mkfifo(published)
     assert "is a pipe or a device" in error_at(published, cache)
 
 
-def test_a_device_in_its_place_is_not_read(published, cache):
+def test_a_device_in_its_place_is_not_read(published: Path, cache: Cache) -> None:
     published.symlink_to("/dev/zero")
     assert "is a pipe or a device" in error_at(published, cache)
 
 
-def test_links_in_a_circle_are_told(published, cache):
+def test_links_in_a_circle_are_told(published: Path, cache: Cache) -> None:
     published.symlink_to(published)
     assert "cannot be read" in error_at(published, cache)
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(cache, tmp_path):
+def test_a_file_in_the_place_of_a_folder_is_told(cache: Cache, tmp_path: Path) -> None:
     (tmp_path / "learn").write_text("")
     with pytest.raises(FetchError, match="cannot be read"):
         publisher(tmp_path.as_uri(), cache).manifest()
 
 
-def test_a_file_that_may_not_be_read_is_told(published, cache):
+def test_a_file_that_may_not_be_read_is_told(published: Path, cache: Cache) -> None:
     """Root may read everything, so as root this is tried as another account."""
     published.write_bytes(BODY)
     published.chmod(0)
@@ -127,13 +127,13 @@ def test_a_file_that_may_not_be_read_is_told(published, cache):
     assert "may not be read by this account" in text
 
 
-def test_a_file_that_is_too_large_is_refused(tmp_path):
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     base = publish_folder(tmp_path, NAME, BODY, 50)
     with pytest.raises(CacheError, match="REFRESH_CACHE_BYTES"):
         publisher(base, Cache(tmp_path / "cache", 20, 100)).file(NAME)
 
 
-def test_a_file_url_needs_no_http_client(cache, tmp_path):
+def test_a_file_url_needs_no_http_client(cache: Cache, tmp_path: Path) -> None:
     base = publish_folder(tmp_path, NAME, BODY, 50)
     script = (
         "import sys; from pathlib import Path; from refresh_assets.base_url import BaseUrl\n"

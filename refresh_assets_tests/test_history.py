@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from refresh_assets.cli import main
 from refresh_assets.recorded import storage
 from refresh_assets.settings import read_home
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 
 pytestmark = pytest.mark.slow
 A = dataset_rows(40, free=10)

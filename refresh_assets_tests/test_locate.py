@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -43,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def connection(database: dict[str, str]):
+def connection(database: dict[str, str]) -> Iterator[psycopg.Connection]:
     with psycopg.connect(
         host=database["PGHOST"],
         port=database["PGPORT"],

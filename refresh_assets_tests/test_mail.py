@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from email.message import EmailMessage
-from typing import cast
 
 import pytest
 
@@ -49,7 +48,7 @@ def sent(facts: Facts) -> EmailMessage:
     assert raw.isascii()
     assert b"\n" not in raw.replace(b"\r\n", b"")
     assert max(map(len, raw.split(b"\r\n"))) <= 998
-    read = cast("EmailMessage", email.message_from_bytes(raw, policy=email.policy.default))
+    read = email.message_from_bytes(raw, policy=email.policy.default)
     assert sorted(read.keys()) == sorted(mail.keys())
     assert not read.defects
     return read

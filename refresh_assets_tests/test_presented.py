@@ -44,13 +44,16 @@ def sources(name: str) -> list[Any]:
 def test_a_table_must_be_verified_within_eight_days_and_warns_some_hours_after_the_weekly_run() -> None:
     policy = window("datasets_table")
     assert policy.fail_window.to_timedelta() == timedelta(days=8)
+    assert policy.warn_window is not None
     assert timedelta(days=7) < policy.warn_window.to_timedelta() < timedelta(days=7, hours=6)
 
 
 def test_the_setting_moves_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REFRESH_MAX_AGE", "30")
-    assert window("datasets_table").fail_window.to_timedelta() == timedelta(days=30)
-    assert window("datasets_table").warn_window.to_timedelta() == timedelta(days=27)
+    policy = window("datasets_table")
+    assert policy.fail_window.to_timedelta() == timedelta(days=30)
+    assert policy.warn_window is not None
+    assert policy.warn_window.to_timedelta() == timedelta(days=27)
 
 
 def test_a_limit_below_what_dagster_takes_is_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

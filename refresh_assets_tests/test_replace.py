@@ -224,7 +224,7 @@ def test_a_text_key_is_compared_as_bytes_and_stored_as_it_is(desk: Desk) -> None
 
 def test_random_edits_lead_to_exactly_the_published_rows_with_the_counts_of_what_was_done(desk: Desk) -> None:
     random = Random(7)  # noqa: S311
-    held: dict[str, tuple[str, ...]] = {}
+    held: dict[str, tuple[str, str, str, str]] = {}
     for _ in range(25):
         rows = {
             key: (

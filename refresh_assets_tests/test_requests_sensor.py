@@ -14,11 +14,12 @@ from refresh_assets.alerts.owner import SETTLED_TAG
 from refresh_assets.cli import main
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.requests import client, ended
-from refresh_assets.requests.claim import InWork
+from refresh_assets.requests.claim import InWork, in_work
 from refresh_assets.requests.sensors import IN_WORK
+from refresh_assets_tests.published_fixtures import csv_text
 from refresh_assets_tests.requests_clerk import ONE, Clerk
 from refresh_assets_tests.requests_fixtures import TASKS
-from refresh_assets_tests.shop import HEADER, csv_text, dataset_rows
+from refresh_assets_tests.shop import HEADER, dataset_rows
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,6 @@ def test_a_run_that_failed_ends_no_request_that_another_run_took_meanwhile(
     request, loser = clerk.one()
     winner = clerk.create(request)
     clerk.set_status(loser, "FAILURE")
-    in_work = ended.in_work
 
     def then_the_other_begins(conn: Connection, *, schema: str | None = None) -> Sequence[InWork]:
         found = in_work(conn, schema=schema)

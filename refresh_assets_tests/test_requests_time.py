@@ -6,12 +6,13 @@ import ast
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
 import psycopg
 import pytest
+from typing_extensions import Self
 
 import refresh_assets.requests
 from refresh_assets.alerts.pulse import Pulse
@@ -40,7 +41,7 @@ def test_a_host_whose_clock_is_an_hour_wrong_claims_and_retries_at_the_right_ins
 ) -> None:
     class Fast(datetime):
         @classmethod
-        def now(cls, tz=None):
+        def now(cls, tz: tzinfo | None = None) -> Self:
             return super().now(tz) + timedelta(hours=1)
 
     true = time.time
@@ -56,7 +57,8 @@ def test_a_host_whose_clock_is_an_hour_wrong_claims_and_retries_at_the_right_ins
 
 
 def server_time(counter: Counter) -> datetime:
-    return counter.sql("SELECT clock_timestamp()")[0][0]
+    now: datetime = counter.sql("SELECT clock_timestamp()")[0][0]
+    return now
 
 
 @pytest.mark.parametrize("zone", ["Asia/Seoul", "Europe/Paris"])
@@ -107,7 +109,7 @@ def beat_of(counter: Counter) -> list[tuple[object, ...]]:
     return counter.sql(f"SELECT last_heartbeat FROM {TASKS}")
 
 
-def wait(condition) -> None:
+def wait(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
@@ -145,7 +147,8 @@ def test_a_living_process_that_lost_its_connection_beats_on_with_another(counter
     counter.ask("tonight")
     found = counter.start("tonight")
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
-    with Pulse(RequestBeat(found.token), timedelta(seconds=0.05), [].append):
+    told: list[str] = []
+    with Pulse(RequestBeat(found.token), timedelta(seconds=0.05), told.append):
         wait(lambda: counter.sql(ended, SESSION + found.token))
         last = beat_of(counter)
         wait(lambda: beat_of(counter) > last)

@@ -32,7 +32,8 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 
 from refresh_assets.instance import prepare_home
 from refresh_assets.published.schedules import CRON, JOB, weekly_schedule
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 
 SCHEDULE = "weekly_refresh_schedule"
 BERLIN = "Europe/Berlin"

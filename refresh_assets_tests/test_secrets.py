@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -45,12 +46,12 @@ def b64(text: str) -> str:
         b64(f"\0loader\0{PASSWORD}"),
     ],
 )
-def test_a_password_is_masked_in_every_writing(written):
+def test_a_password_is_masked_in_every_writing(written: str) -> None:
     assert mask(f"before <{written}> after", ENV) == f"before <{MASK}> after"
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
-def test_a_password_within_other_base64_does_not_stay_readable(before):
+def test_a_password_within_other_base64_does_not_stay_readable(before: str) -> None:
     text = mask(b64(f"{before}{PASSWORD}, and more"), ENV)
     assert MASK in text
     assert len(text) < len(b64(f"{before}, and more")) + 8
@@ -66,11 +67,11 @@ def test_a_password_within_other_base64_does_not_stay_readable(before):
         ("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://me:Tr0ub4dor@h/db", "Tr0ub4dor"),
     ],
 )
-def test_every_setting_that_holds_a_password_is_known(name, value, secret):
+def test_every_setting_that_holds_a_password_is_known(name: str, value: str, secret: str) -> None:
     assert mask(f"echo {secret}.", {"HOME": "/nonexistent", name: value}) == f"echo {MASK}."
 
 
-def test_a_password_in_a_file_for_mail_is_known(tmp_path):
+def test_a_password_in_a_file_for_mail_is_known(tmp_path: Path) -> None:
     (tmp_path / "smtp").write_text("Tr0ub4dor\n")
     assert mask("echo Tr0ub4dor", {"SMTP_PASSWORD_FILE": str(tmp_path / "smtp")}) == f"echo {MASK}"
 
@@ -86,7 +87,7 @@ too:short
 """
 
 
-def test_the_lines_of_the_password_file_that_match_are_known(tmp_path):
+def test_the_lines_of_the_password_file_that_match_are_known(tmp_path: Path) -> None:
     path = tmp_path / "pgpass"
     path.write_text(PASSWORD_FILE)
     env = {**ENV, "PGPASSFILE": str(path)}
@@ -94,19 +95,19 @@ def test_the_lines_of_the_password_file_that_match_are_known(tmp_path):
     assert text == f"{MASK} {MASK} {MASK} fourth-one fifth-one commented"
 
 
-def test_a_socket_matches_localhost_in_the_password_file(tmp_path):
+def test_a_socket_matches_localhost_in_the_password_file(tmp_path: Path) -> None:
     path = tmp_path / "pgpass"
     path.write_text(PASSWORD_FILE)
     assert mask("fifth-one", {**ENV, "PGHOST": "/run/postgresql", "PGPASSFILE": str(path)}) == MASK
 
 
-def test_the_password_file_of_the_home_folder_is_known(tmp_path):
+def test_the_password_file_of_the_home_folder_is_known(tmp_path: Path) -> None:
     (tmp_path / ".pgpass").write_text("*:*:*:*:at-home-1\n")
     assert mask("at-home-1", {"HOME": str(tmp_path)}) == MASK
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, Path.touch, lambda path: path.write_bytes(b"\xff:\0\n" * 9)])
-def test_a_password_file_that_is_none_does_no_harm(tmp_path, make):
+def test_a_password_file_that_is_none_does_no_harm(tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "pgpass")
     assert mask("text", {"PGPASSFILE": str(tmp_path / "pgpass")}) == "text"
 
@@ -125,36 +126,36 @@ def test_a_password_file_that_is_none_does_no_harm(tmp_path, make):
         ("postgresql://u:***@h/db", "postgresql://u:***@h/db"),
     ],
 )
-def test_any_login_in_an_address_loses_its_password_and_nothing_else(text, shown):
+def test_any_login_in_an_address_loses_its_password_and_nothing_else(text: str, shown: str) -> None:
     assert mask(text, {"HOME": "/nonexistent"}) == shown
 
 
-def test_a_short_password_is_masked_only_where_it_stands_alone():
+def test_a_short_password_is_masked_only_where_it_stands_alone() -> None:
     assert mask("a database at a=a", {"PGPASSWORD": "a", "HOME": "/nonexistent"}) == "*** database at ***=***"
 
 
-def test_without_passwords_a_text_stays_as_it_is():
+def test_without_passwords_a_text_stays_as_it_is() -> None:
     assert mask("PGPASSWORD is not set", {"HOME": "/nonexistent"}) == "PGPASSWORD is not set"
 
 
-def test_a_long_text_is_masked_quickly():
+def test_a_long_text_is_masked_quickly() -> None:
     text = "x" * 2_000_000 + f"://u:{PASSWORD}"
     assert PASSWORD not in mask(text, ENV)
 
 
-def test_the_text_of_an_exception_is_masked():
+def test_the_text_of_an_exception_is_masked() -> None:
     assert masked(ValueError(f"with {PASSWORD}"), ENV) == f"with {MASK}"
     assert masked(ValueError(), ENV) == "ValueError"
 
 
-def test_an_exception_that_holds_a_password_is_replaced():
+def test_an_exception_that_holds_a_password_is_replaced() -> None:
     with pytest.raises(RefreshError) as caught, masking(ENV):
         raise ValueError(f"postgresql://loader:{quote(PASSWORD)}@db.example/registry")
     assert str(caught.value) == f"ValueError: postgresql://loader:{MASK}@db.example/registry"
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
-def test_a_password_in_a_cause_is_found():
+def test_a_password_in_a_cause_is_found() -> None:
     error = RefreshError("cannot connect")
     error.__cause__ = OSError(PASSWORD)
     with pytest.raises(RefreshError) as caught, masking(ENV):
@@ -162,7 +163,7 @@ def test_a_password_in_a_cause_is_found():
     assert str(caught.value) == f"cannot connect; caused by OSError: {MASK}"
 
 
-def test_a_password_in_a_hidden_context_is_found():
+def test_a_password_in_a_hidden_context_is_found() -> None:
     error = RefreshError("cannot connect")
     error.__context__ = OSError(PASSWORD)
     with pytest.raises(RefreshError) as caught, masking(ENV):
@@ -170,7 +171,7 @@ def test_a_password_in_a_hidden_context_is_found():
     assert caught.value.__context__ is None
 
 
-def test_a_password_that_only_repr_shows_is_found():
+def test_a_password_that_only_repr_shows_is_found() -> None:
     class QuietError(Exception):
         def __str__(self) -> str:
             return "quiet"
@@ -179,18 +180,18 @@ def test_a_password_that_only_repr_shows_is_found():
         raise QuietError(PASSWORD)
 
 
-def test_an_exception_without_a_password_passes_as_it_is():
+def test_an_exception_without_a_password_passes_as_it_is() -> None:
     error = ValueError("plain")
     with pytest.raises(ValueError) as caught, masking(ENV):
         raise error
     assert caught.value is error
 
 
-def test_an_interrupt_passes_as_it_is():
+def test_an_interrupt_passes_as_it_is() -> None:
     with pytest.raises(KeyboardInterrupt), masking(ENV):
         raise KeyboardInterrupt(PASSWORD)
 
 
-def test_without_an_exception_nothing_happens():
+def test_without_an_exception_nothing_happens() -> None:
     with masking(ENV):
         pass

@@ -145,13 +145,13 @@ def test_killed_it_leaves_nothing_and_starts_again_with_its_data(home: Path) -> 
     up = Up(environment(home))
     up.wait_for("Ctrl-C stops all")
     server = embedded.start(home)
-    psql = [server.psql, "-qc", "CREATE TABLE kept AS SELECT 7 AS x"]
+    psql = [str(server.psql), "-qc", "CREATE TABLE kept AS SELECT 7 AS x"]
     subprocess.run(psql, env=server.environment(), check=True, timeout=30)
     up.process.kill()
     again = Up(environment(home), ENDLESS)
     again.wait_for("begun")
     assert not [line for line in left_of(home) if "child webserver" in line or "child daemon" in line]
-    psql = [server.psql, "-Atc", "SELECT x FROM kept"]
+    psql = [str(server.psql), "-Atc", "SELECT x FROM kept"]
     done = subprocess.run(psql, env=server.environment(), capture_output=True, text=True, timeout=30, check=False)
     assert done.stdout == "7\n"
     again.process.kill()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -35,7 +37,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     original = log_folder.LocalFolder.open
 
-    def noted(place, file):
+    def noted(place: log_folder.LocalFolder, file: log_folder.LogFile) -> AbstractContextManager[BinaryIO]:
         names.append(file.name)
         return original(place, file)
 

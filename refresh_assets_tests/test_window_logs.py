@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.windows import log_folder, log_rows
-from refresh_assets.windows.source import REPEATED, LineCounts
-from refresh_assets.windows.tracking_logs import BrokenLinesError, TrackingLogs
+from refresh_assets.windows.source import REPEATED, BrokenLinesError, LineCounts
+from refresh_assets.windows.tracking_logs import TrackingLogs
 from refresh_assets_tests.event_logs import LIVE, NORTH, PLAY, Counting, event, events, log_of, logs_at, moment, window
 
 # What counts
@@ -224,7 +227,10 @@ def test_a_file_that_is_being_packed_counts_once(folder: Path, logs: TrackingLog
     assert counting.cells(logs, [window()])[PLAY][:2] == (2000, 2000)
 
 
-def _handing(opener):
+Opening = Callable[[log_folder.LocalFolder, log_folder.LogFile], AbstractContextManager[BinaryIO]]
+
+
+def _handing(opener: Opening) -> Opening:
     """Return a method that hands over to a function."""
     return lambda place, file: opener(place, file)  # noqa: PLW0108
 
@@ -237,7 +243,7 @@ class Rotating:
         self._open = log_folder.LocalFolder.open
         monkeypatch.setattr(log_folder.LocalFolder, "open", _handing(self.open))
 
-    def open(self, place, file):
+    def open(self, place: log_folder.LocalFolder, file: log_folder.LogFile) -> AbstractContextManager[BinaryIO]:
         if self.left and file.name == LIVE:
             self.left -= 1
             (self.folder / LIVE).rename(self.folder / f"{LIVE}-{self.left}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
+from refresh_assets.postgres.embedded import EmbeddedServer
 from refresh_assets.settings import read_postgres
 from refresh_assets.windows.moodle import MoodleLog
 from refresh_assets.windows.source_settings import read_moodle
@@ -29,7 +31,7 @@ class Moodle:
 
     def execute(self, statement: str | sql.Composed) -> None:
         with connect(read_postgres(self.database), "moodle") as conn:
-            conn.execute(sql.SQL(statement) if isinstance(statement, str) else statement)  # type: ignore[arg-type]
+            conn.execute(sql.SQL(statement) if isinstance(statement, str) else statement)
 
     def add(self, user: int, at: datetime, course: int | None = 42, anonymous: int = 0, action: str = "viewed") -> None:
         values = sql.SQL(", ").join(
@@ -181,7 +183,7 @@ def test_the_table_may_have_any_name_and_a_schema(
 
 
 def test_the_table_may_be_in_another_database_with_a_role_of_its_own(
-    postgres_server, counting: Counting, database: Mapping[str, str], tmp_path
+    postgres_server: EmbeddedServer, counting: Counting, database: Mapping[str, str], tmp_path: Path
 ) -> None:
     with new_database(postgres_server) as other:
         moodle = Moodle(other)
@@ -209,7 +211,9 @@ def test_the_table_may_be_in_another_database_with_a_role_of_its_own(
             moodle.execute(f"DROP ROLE {role}")
 
 
-def test_our_own_password_does_not_go_to_the_other_server(database: Mapping[str, str], monkeypatch, tmp_path) -> None:
+def test_our_own_password_does_not_go_to_the_other_server(
+    database: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "pgpass"
     file.write_text("")
     file.chmod(0o600)

@@ -28,8 +28,9 @@ from dagster._core.scheduler.instigation import (
     ScheduleInstigatorData,
 )
 
+from refresh_assets.alerts.collect_trouble import Collector
 from refresh_assets.alerts.outbox import connect_outbox
-from refresh_assets.alerts.sensors import COLLECTORS, Collector, tick
+from refresh_assets.alerts.sensors import COLLECTORS, tick
 from refresh_assets.definitions import build_defs
 from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.embedded import EmbeddedServer
@@ -37,7 +38,8 @@ from refresh_assets.published.run import House, refresh
 from refresh_assets.published.schedules import JOB
 from refresh_assets.settings import read_settings
 from refresh_assets_tests.postgres_fixtures import new_database
-from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, csv_text, dataset_rows, enter, new_shop, rights_rows
+from refresh_assets_tests.published_fixtures import csv_text
+from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, enter, new_shop, rights_rows
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching
 
 UI = "http://dagster.example.org:3000"
