@@ -65,7 +65,7 @@ class Desk:
         allowed = table.filter.values if table.filter else None
         return altered(Load(table, "etl", path, layout, layout.sha256, layout.rows, allowed), **changes)
 
-    def run(self, content: Any, table: Table = BOOKS, **changes: Any) -> Result:
+    def run(self, content: str | bytes | Sequence[Sequence[str]], table: Table = BOOKS, **changes: Any) -> Result:
         """Load a file and return what came of it."""
         with connect(self.settings, "test") as conn:
             return replace(conn, self.load(content, table, **changes), lock_seconds=2)

@@ -113,19 +113,19 @@ def _path(name: str) -> str:
 @contextlib.contextmanager
 def publishing(*, tls: bool = False) -> Iterator[PublishingServer]:
     """Serve on a free port until the block is left; answers that still go on are broken off then."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+    with _Listener(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads = True
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(CERTIFICATE)
             server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        server.script = PublishingServer("https" if tls else "http", server.server_port)  # type: ignore[attr-defined]
+        server.script = PublishingServer("https" if tls else "http", server.server_port)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
-            yield server.script  # type: ignore[attr-defined]
+            yield server.script
         finally:
-            server.script.stopping.set()  # type: ignore[attr-defined]
+            server.script.stopping.set()
             server.shutdown()
             thread.join(10)
 
@@ -140,7 +140,12 @@ def publish_folder(folder: Path, name: str, body: bytes, rows: int) -> str:
     return folder.as_uri()
 
 
+class _Listener(ThreadingHTTPServer):
+    script: PublishingServer
+
+
 class _Handler(BaseHTTPRequestHandler):
+    server: _Listener
     protocol_version = "HTTP/1.1"
     timeout = 60
 
@@ -148,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        script: PublishingServer = self.server.script  # type: ignore[attr-defined]
+        script = self.server.script
         request = Request(self.path, {name.lower(): value for name, value in self.headers.items()})
         answer = script.next_answer(request)
         body = script.files.get(self.path) if answer.body is None else answer.body
@@ -160,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """Answer with an entity tag of what is published, a strong one unless `tags` is off."""
-        script: PublishingServer = self.server.script  # type: ignore[attr-defined]
+        script = self.server.script
         body = script.files.get(self.path)
         script.requests.append(Request(f"HEAD {self.path}", {}))
         self.send_response(200 if body is not None else 404)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import dagster as dg
 import psycopg
@@ -230,7 +229,7 @@ def test_a_run_of_any_job_name_is_told(tower: Watchtower, name: str) -> None:
 
 
 def test_a_run_that_dagster_tries_again_is_told_once_however_many_attempts_fail(tower: Watchtower) -> None:
-    before: Any = None
+    before: dg.DagsterRun | None = None
     for attempt in range(3):
         run = tower.create_run(tags={"dagster/retry_number": str(attempt)})
         if before is not None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -68,6 +68,9 @@ class Mail:
         self._running = contextlib.ExitStack()
         self._up = False
 
+    def more_than(self, count: int) -> Callable[[], bool]:
+        return lambda: len(self.mails) > count
+
     def up(self, wanted: bool) -> None:
         if wanted and not self._up:
             self._running.enter_context(catching(port=self._port)).mails = self.mails
@@ -119,7 +122,7 @@ def test_of_two_hundred_failures_each_is_mailed_whatever_is_killed_and_a_kill_re
         tower.copy(first, batch)
         if up and chance.random() < 0.5:
             # In the middle of sending, however slow this machine is; else wherever it happens to be.
-            wait_until(lambda taken=taken: len(mail.mails) > taken)  # type: ignore[misc]
+            wait_until(mail.more_than(taken))
         time.sleep(chance.uniform(0, 0.8))
         sensor.kill(pid)
         if chance.random() < 0.7:

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -66,7 +65,9 @@ def test_of_several_failed_tables_the_one_mail_names_each_with_its_reason(tower:
     assert "dataset_rights still holds the load of" in body
 
 
-def test_where_no_table_could_be_refreshed_the_job_is_what_failed(tower: Watchtower, monkeypatch: Any) -> None:
+def test_where_no_table_could_be_refreshed_the_job_is_what_failed(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LEARN_BASE", "file:///nowhere")
     tower.refresh("datasets", "dataset_rights")
     (subject,) = tower.subjects()

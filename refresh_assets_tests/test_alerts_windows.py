@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -17,6 +16,7 @@ from refresh_assets.windows.due import Plan
 from refresh_assets.windows.load import Loading, Result, load
 from refresh_assets.windows.overdue import overdue_windows, windows_part
 from refresh_assets.windows.window import Window
+from refresh_assets_tests.smtp_server import Caught
 from refresh_assets_tests.watchtower import Watchtower
 from refresh_assets_tests.windows_fixtures import START, TableOfEvents
 
@@ -42,7 +42,7 @@ class Nights:
     def subjects(self) -> list[str]:
         return [str(caught.mail["Subject"]) for caught in self.told()]
 
-    def told(self) -> list[Any]:
+    def told(self) -> list[Caught]:
         before = len(self.tower.mailserver.mails)
         self.tower.look([lasting("window", overdue_windows)])
         return self.tower.mailserver.mails[before:]

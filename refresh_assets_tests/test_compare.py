@@ -10,7 +10,7 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.compare import comparing
+from refresh_assets.published.compare import Comparison, Difference, comparing
 from refresh_assets.published.csv_file.dialect import scan
 from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.table.declaration import Column, Table
@@ -26,7 +26,7 @@ def file(desk: Desk, name: str, content: str) -> PublishedFile:
     return PublishedFile("books.csv", layout.sha256, layout.rows, layout.bytes, path, layout)
 
 
-def compared(desk: Desk, old: str, new: str, table: Table = BOOKS) -> tuple[Any, list[Any]]:
+def compared(desk: Desk, old: str, new: str, table: Table = BOOKS) -> tuple[Comparison, list[Difference]]:
     with (
         connect(desk.settings, "test") as conn,
         comparing(conn, table, file(desk, "old", old), file(desk, "new", new), statement_seconds=30) as found,
@@ -90,7 +90,8 @@ def test_nothing_is_left_behind_and_the_table_is_not_touched(desk: Desk) -> None
 def test_keys_of_several_columns_are_matched_by_all_of_them(desk: Desk) -> None:
     table = replace(BOOKS, key=("id", "title"), columns=(*BOOKS.columns[:2], replace(BOOKS.columns[2], name="note")))
     _, rows = compared(desk, csv_text([("1", "a", "x"), ("1", "b", "y")]), csv_text([("1", "b", "z")]), table)
-    assert [(row.kind, (row.new or row.old)[1]) for row in rows] == [("removed", "a"), ("changed", "b")]
+    shown = [(row.kind, row.new or row.old) for row in rows]
+    assert [(kind, values and values[1]) for kind, values in shown] == [("removed", "a"), ("changed", "b")]
 
 
 def test_an_unpublished_column_does_not_matter(desk: Desk) -> None:

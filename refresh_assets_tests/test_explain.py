@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace as altered
 from typing import Any
 
@@ -26,7 +27,9 @@ TYPED = Table(
 IDS = [f"00000000-0000-0000-0000-00000000000{n}" for n in range(10)]
 
 
-def refused(desk: Desk, match: str, content: Any, table: Table = BOOKS, **changes: Any) -> None:
+def refused(
+    desk: Desk, match: str, content: str | bytes | Sequence[Sequence[str]], table: Table = BOOKS, **changes: Any
+) -> None:
     desk.run(ROWS)
     before = desk.picture()
     with pytest.raises(RefreshError, match=match):

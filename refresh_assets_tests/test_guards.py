@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace as altered
 from typing import Any
 
 import pytest
 
+from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.guards import ShrinkRefusedError
 from refresh_assets_tests.published_fixtures import BOOKS, SHELF, Desk
 
@@ -14,10 +16,10 @@ TEN = [(str(n), f"t{n}", "") for n in range(10)]
 SHELVED = [(str(n), "t", "", "open" if n < 6 else "shut") for n in range(10)]
 
 
-def refused(desk: Desk, match: str, *args: Any, **kwargs: Any) -> None:
+def refused(desk: Desk, match: str, rows: Sequence[Sequence[str]], table: Table = BOOKS, **changes: Any) -> None:
     before = desk.admin.execute("SELECT * FROM etl.refresh_state").fetchall()
     with pytest.raises(ShrinkRefusedError, match=match):
-        desk.run(*args, **kwargs)
+        desk.run(rows, table, **changes)
     assert desk.admin.execute("SELECT * FROM etl.refresh_state").fetchall() == before
 
 

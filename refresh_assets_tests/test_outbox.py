@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import psycopg
@@ -38,8 +39,7 @@ def test_two_who_see_the_same_event_at_once_record_it_once(database: dict[str, s
     assert owed(outbox).count == 1
 
 
-def until(condition: object, seconds: float = 20) -> None:
-    assert callable(condition)
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "time-out"

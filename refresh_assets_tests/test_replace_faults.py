@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as altered
 from typing import Any
 
@@ -65,7 +65,7 @@ class KillingCursor(psycopg.Cursor[Any]):
         return super().copy(*args, **kwargs)
 
 
-def run_killed_at(desk: Desk, statement: int, content: Any) -> bool:
+def run_killed_at(desk: Desk, statement: int, content: Sequence[Sequence[str]]) -> bool:
     """Replace with the connection cut before one statement; tell whether there was such a statement."""
     KillingCursor.at, KillingCursor.count, KillingCursor.admin = statement, 0, desk.admin
     with contextlib.suppress(psycopg.OperationalError), connect(desk.settings, "test killed") as conn:

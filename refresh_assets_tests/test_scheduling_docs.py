@@ -20,9 +20,15 @@ TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 
 
+class UnitParser(configparser.ConfigParser):
+    """Tells the names of options as they are written."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def unit(path: Path) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None, strict=True)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser = UnitParser(interpolation=None, strict=True)
     parser.read_string(path.read_text(encoding="utf-8"))
     return parser
 

@@ -164,6 +164,6 @@ def test_north_4_south_5_east_1_west_12(counting: Counting, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("told_of", "names"), [(LineCounts, ["blank", "comment", "broken"]), (Staged, ["seen", "lines", "notes"])]
 )
-def test_no_total_of_events_is_among_what_is_told(told_of: Any, names: list[str]) -> None:
+def test_no_total_of_events_is_among_what_is_told(told_of: type[LineCounts | Staged], names: list[str]) -> None:
     """`seen` is for the database alone. What is added here must tell nothing of how many events there are."""
     assert [field.name for field in fields(told_of)] == names

@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._utils.schedules import schedule_execution_time_iterator
@@ -51,7 +52,9 @@ class House:
         tags = {ASSET_PARTITION_RANGE_START_TAG: key(first), ASSET_PARTITION_RANGE_END_TAG: key(last)}
         return self.execute(tags, only_due_config() if only_due else {})
 
-    def execute(self, tags: Any, run_config: Any) -> dg.ExecuteInProcessResult:
+    def execute(
+        self, tags: Mapping[str, str], run_config: Mapping[str, Any] | dg.RunConfig
+    ) -> dg.ExecuteInProcessResult:
         return self.defs.resolve_job_def(JOB_NAME).execute_in_process(
             instance=self.instance, tags=tags, run_config=run_config, raise_on_error=False
         )
@@ -62,12 +65,17 @@ class House:
         found = self.instance.get_status_by_partition(METRICS, [key(date) for date in dates], partitions)
         return [found[key(date)] for date in dates] if found else []
 
-    def tick(self, moment: datetime | None = None) -> Any:
+    def tick(self, moment: datetime | None = None) -> ScheduleExecutionData:
         """Have the schedule tick, now where no moment is given."""
         with dg.build_schedule_context(
             instance=self.instance, scheduled_execution_time=moment or datetime.now(timezone.utc)
         ) as context:
             return self.defs.resolve_schedule_def(SCHEDULE).evaluate_tick(context)
+
+    def requests(self, moment: datetime | None = None) -> Sequence[dg.RunRequest]:
+        found = self.tick(moment).run_requests
+        assert found is not None
+        return found
 
     def look(self, cursor: str | None = None) -> dg.SensorResult:
         """Have the sensor look for late events."""
@@ -211,7 +219,7 @@ def test_rows_that_do_not_agree_with_the_log_fail_a_check(windows: WindowDesk, h
 
 def test_the_schedule_asks_for_the_missing_windows_and_its_run_loads_them(windows: WindowDesk, house: House) -> None:
     windows.load(day(days_ago(5)))
-    (request,) = house.tick().run_requests
+    (request,) = house.requests()
     assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(4))
     assert request.tags[ASSET_PARTITION_RANGE_END_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
@@ -229,7 +237,7 @@ def test_a_tick_on_a_host_whose_clock_is_ahead_asks_for_the_window_that_ends_at_
     assert house.tick(today()).run_requests == []
     ends = behind(monkeypatch, seconds=4)
     windows.write(*crowd(f"{days_ago(1)}T10:00Z", "oak", 9))
-    (request,) = house.tick(today()).run_requests
+    (request,) = house.requests(today())
     assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
     assert time.monotonic() >= ends
@@ -240,7 +248,7 @@ def test_a_tick_on_a_host_whose_clock_is_far_ahead_leaves_the_window_that_has_no
     windows: WindowDesk, house: House
 ) -> None:
     windows.load(day(days_ago(2)))
-    (request,) = house.tick(today() + timedelta(days=1)).run_requests
+    (request,) = house.requests(today() + timedelta(days=1))
     assert request.tags[ASSET_PARTITION_RANGE_END_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
     skipped = house.tick(today() + timedelta(days=1))
@@ -274,7 +282,7 @@ def test_a_due_run_loads_its_own_windows_whatever_is_due_when_it_starts(windows:
 def test_a_due_run_loads_stale_windows_beside_its_own(windows: WindowDesk, house: House) -> None:
     windows.load(*(day(days_ago(number)) for number in (5, 4, 3, 2)))
     windows.write(*crowd(f"{days_ago(4)}T10:00Z", "oak", 9))
-    (request,) = house.tick().run_requests
+    (request,) = house.requests()
     assert request.tags[ASSET_PARTITION_RANGE_START_TAG] == key(days_ago(1))
     assert house.execute(request.tags, request.run_config).success
     assert windows.events() == {days_ago(4): {"oak": 9}}
@@ -308,7 +316,7 @@ def test_late_events_are_shown_as_a_failed_check_until_they_are_counted(windows:
     assert not event.passed
     assert days_ago(2) in str(event.description)
     assert house.look(found.cursor).asset_events == []
-    (request,) = house.tick().run_requests
+    (request,) = house.requests()
     assert house.execute(request.tags, request.run_config).success
     (event,) = house.look(found.cursor).asset_events
     assert isinstance(event, dg.AssetCheckEvaluation)

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ def test_backfill_schedule_and_command_line_leave_the_same_rows(log: LogShop) ->
     now = datetime.now(timezone.utc)
     with DagsterInstance.ephemeral() as instance, build_schedule_context(instance, now) as context:
 
-        def execute(tags: Any, run_config: Any = None) -> None:
+        def execute(tags: Mapping[str, str], run_config: Mapping[str, Any] | None = None) -> None:
             done = repository.get_job(JOB_NAME).execute_in_process(
                 instance=instance, tags=dict(tags), run_config=run_config or {}
             )

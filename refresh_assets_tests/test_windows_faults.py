@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -12,12 +12,12 @@ import pytest
 from psycopg import errors
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.postgres.connect import connect
+from refresh_assets.postgres.connect import Connection, connect
 from refresh_assets.windows.giving_way import ATTEMPTS
 from refresh_assets.windows.load import Loading, Result, load
-from refresh_assets.windows.source import BrokenLinesError
+from refresh_assets.windows.source import BrokenLinesError, Staged
 from refresh_assets.windows.window import Window
-from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
+from refresh_assets_tests.windows_fixtures import LookingTable, WindowDesk, at, crowd, day
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ class StrikingCursor(psycopg.Cursor[Any]):
         return super().execute(*args, **kwargs)
 
 
-def load_struck(windows: WindowDesk, statement: int, strike: Any) -> Result:
+def load_struck(windows: WindowDesk, statement: int, strike: Callable[[psycopg.Connection[Any]], object]) -> Result:
     """Load two days with something done before a statement."""
     StrikingCursor.at, StrikingCursor.count, StrikingCursor.strike = statement, 0, staticmethod(strike)
     result = Result()
@@ -188,13 +188,13 @@ def test_a_log_that_cannot_be_read_changes_nothing(windows: WindowDesk) -> None:
 def test_a_window_with_too_many_broken_lines_fails_and_the_others_are_loaded(windows: WindowDesk) -> None:
     windows.load(day("2026-03-01"))
 
-    class Broken(type(windows.source)):  # type: ignore[misc]
-        def stage(self, conn: Any, wanted: Any, progress: Any) -> Any:
-            if DAYS[0] in wanted:
+    class Broken(LookingTable):
+        def stage(self, conn: Connection, windows: Sequence[Window], progress: Callable[[int], None]) -> Staged:
+            if DAYS[0] in windows:
                 raise BrokenLinesError("too many broken lines", [DAYS[0]])
-            return super().stage(conn, wanted, progress)
+            return super().stage(conn, windows, progress)
 
-    windows.source = Broken(conn=windows.source.conn)  # type: ignore[attr-defined]
+    windows.source = Broken(conn=windows.source.conn)
     windows.write(*crowd("2026-03-03T10:00Z", "oak", 6))
     assert [(done.window, done.outcome) for done in windows.load(*DAYS).done] == [
         (DAYS[0], "failed"),
@@ -242,12 +242,12 @@ def test_a_source_that_counts_outside_its_windows_is_a_fault_of_ours_and_loads_n
     windows.load(day("2026-03-01"))
     before = windows.picture()
 
-    class Stray(type(windows.source)):  # type: ignore[misc]
-        def stage(self, conn: Any, wanted: Any, progress: Any) -> Any:
-            (window,) = wanted
+    class Stray(LookingTable):
+        def stage(self, conn: Connection, windows: Sequence[Window], progress: Callable[[int], None]) -> Staged:
+            (window,) = windows
             return super().stage(conn, [window, Window(window.until, at("2026-04-01"))], progress)
 
-    windows.source = Stray(conn=windows.source.conn)  # type: ignore[attr-defined]
+    windows.source = Stray(conn=windows.source.conn)
     windows.write(*crowd("2026-03-03T10:00Z", "oak", 6))
     with pytest.raises(AssertionError, match="outside the windows"):
         windows.load(day("2026-03-02"))

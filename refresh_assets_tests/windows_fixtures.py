@@ -95,7 +95,7 @@ class WindowDesk:
 
     settings: PostgresSettings
     admin: psycopg.Connection[Any]
-    source: TableOfEvents
+    source: LookingTable
     plan: Plan
     min_cell: int = 5
 
