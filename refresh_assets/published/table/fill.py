@@ -28,11 +28,11 @@ def fill(conn: Connection, load: Load, progress: Callable[[int], None]) -> Kept:
     """
     into, key = (load.schema, load.table.name), load.table.key
     target, left_out = sql.Identifier(*into), sql.Identifier(*STAGE)
-    staged = copy_file(conn, load, into, keeps(load), progress)
+    staged = copy_file(conn, load, into, condition=keeps(load), progress=progress)
     all_kept = staged == load.layout.rows
     if not all_kept:
         make_stage(conn, load)
-        staged += copy_file(conn, load, STAGE, sql.SQL("({}) IS NOT TRUE").format(keeps(load)))
+        staged += copy_file(conn, load, STAGE, condition=sql.SQL("({}) IS NOT TRUE").format(keeps(load)))
     check_count(load, staged)
     conn.execute(_SESSION["sort_memory"])
     make_primary_key(conn, key, target)

@@ -33,7 +33,8 @@ def copy_file(
     conn: Connection,
     load: Load,
     into: tuple[str, str],
-    condition: sql.Composable,
+    *,
+    condition: sql.Composable | None = None,
     progress: Callable[[int], None] = lambda _bytes: None,
 ) -> int:
     """Send the file's rows into a table made in this transaction, of which it keeps those that meet the condition.
@@ -42,7 +43,8 @@ def copy_file(
     not take a row, RefreshError where the file is not what was hashed.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(header), condition=condition)
+    where = sql.SQL("" if condition is None else "WHERE {}").format(condition)
+    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(header), where=where)
     try:
         with load.path.open("rb") as file, conn.cursor() as cursor:
             with cursor.copy(statement) as copy:

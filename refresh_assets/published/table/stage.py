@@ -48,7 +48,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     RepeatedKeyError where a row is not sound.
     """
     make_stage(conn, load)
-    staged = copy_file(conn, load, STAGE, compose.TRUE, progress)
+    staged = copy_file(conn, load, STAGE, progress=progress)
     check_count(load, staged)
     kept = count_kept(conn, load, sql.Identifier(*STAGE))
     checked = not (keyed_target and kept.rows == staged and not load.table.transformed)

@@ -8,7 +8,7 @@ CREATE TEMPORARY TABLE {table} ({columns}) ON COMMIT DROP
 
 -- name: copy
 -- Frozen, which a table may be that nobody else sees yet: its rows need not be written once more to say so.
-COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE) WHERE {condition}
+COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE) {where}
 
 -- name: unique
 CREATE UNIQUE INDEX ON {table} ({key})
