@@ -30,7 +30,7 @@ from refresh_assets.published.table.history import TABLES as OWN_TABLES
 from refresh_assets.requests.settings import requests_of
 from refresh_assets.requests.storage import TABLES as REQUEST_TABLES
 from refresh_assets.secrets import mask, masked
-from refresh_assets.settings import Reader, Settings, SettingsError, settings_of, source_url_of
+from refresh_assets.settings import Reader, Settings, SettingsError, sends_lineage, settings_of, source_url_of
 from refresh_assets.windows.desk import read_plan
 from refresh_assets.windows.due import standing_of
 from refresh_assets.windows.settings import read_windows, window_problems, windows_wanted
@@ -86,6 +86,7 @@ def _settings(env: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
     read_all(reader)
     requests_of(reader)
     source_url_of(reader)
+    sends_lineage(reader)
     drain_of(reader)
     problems = list(reader.problems)
     if usable:

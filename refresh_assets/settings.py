@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -178,6 +179,17 @@ def read_source_url(env: Env = os.environ) -> str | None:
 def source_url_of(reader: Reader) -> str | None:
     """Return that address; what is wrong with it is left with the reader."""
     return reader.parsed("REFRESH_SOURCE_URL", _web_address, "an http or https address without a password", "") or None
+
+
+def sends_lineage(reader: Reader) -> bool:
+    """Tell whether lineage goes to an OpenLineage endpoint; that there is no library for it is left with the reader."""
+    wanted = bool(reader.text("OPENLINEAGE_URL"))
+    if wanted and find_spec("dagster_openlineage") is None:
+        reader.wrong.append(
+            "OPENLINEAGE_URL is set and the library for it is not installed: "
+            "pip install 'refresh-assets[openlineage]', or unset it"
+        )
+    return wanted
 
 
 def read_home(env: Env = os.environ) -> Path:

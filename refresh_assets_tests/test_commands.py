@@ -262,11 +262,13 @@ def test_check_names_what_is_wrong_with_the_settings_of_daemon_windows_and_pages
         "WINDOW_MAX_DELAY": "x",
         "WINDOW_START": "x",
     }
-    code, out, _err = shop.run("check", **wrong, WINDOW_SOURCE="sample")
+    nowhere = {"OPENLINEAGE_URL": "http://127.0.0.1:9"}
+    code, out, _err = shop.run("check", **wrong, **nowhere, WINDOW_SOURCE="sample")
     settings, *others = out.splitlines()
     assert code == 1
     for name in wrong:
         assert f"{name} must be" in settings
+    assert "OPENLINEAGE_URL is set and the library for it is not installed: pip install" in settings
     assert "--     event log: not looked at, the settings come first" in others
     code, out, _err = shop.run("check", WINDOW_SOURCE="sample", WINDOW_CRON="every day")
     assert code == 1

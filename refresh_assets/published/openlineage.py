@@ -6,7 +6,7 @@ import os
 
 import dagster as dg
 
-from refresh_assets.settings import Env, SettingsError
+from refresh_assets.settings import Env, read, sends_lineage
 
 EVERY_SECONDS = 30
 # A whole run of many tables, so that no event is left between two looks: the library asks for the newest ones.
@@ -18,16 +18,11 @@ def lineage_to_elsewhere(env: Env = os.environ) -> dg.Definitions:
 
     Raises SettingsError where it is set and the extra is not installed.
     """
-    if not env.get("OPENLINEAGE_URL", "").strip():
+    if not read(sends_lineage, env):
         return dg.Definitions()
-    try:
-        # Sets up its client when it is imported.
-        from dagster_openlineage import openlineage_sensor
-    except ImportError as error:
-        raise SettingsError(
-            "OPENLINEAGE_URL is set and the library for it is not installed: "
-            "pip install 'refresh-assets[openlineage]', or unset it"
-        ) from error
+    # Sets up its client when it is imported.
+    from dagster_openlineage import openlineage_sensor
+
     library = openlineage_sensor(record_filter_limit=RECORDS, include_asset_events=True)
     sensor = dg.SensorDefinition(
         name="openlineage",
