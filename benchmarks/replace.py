@@ -59,6 +59,8 @@ class Bench:
         self.conn.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
         if table:
             self.conn.execute(sql.SQL(classic.TABLE).format(_table(way)))
+        # Of many large loads one would pay for the checkpoint that all of them make due.
+        self.conn.execute("CHECKPOINT")
 
     def settle(self, *, checkpoint: bool) -> None:
         """Do what the server does by itself in the week between two loads."""

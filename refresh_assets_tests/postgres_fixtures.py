@@ -24,6 +24,12 @@ from refresh_assets.postgres import embedded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Of this database alone: others may test on the same server.
+LOCKS_HELD = (
+    "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+    "WHERE datname = current_database() AND locktype = 'advisory'"
+)
+
 
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from psycopg import sql
 
 from refresh_assets.errors import RefreshError
+from refresh_assets.postgres.connect import connect
+from refresh_assets.published.table import keep
+from refresh_assets.published.table.declaration import Column
 from refresh_assets.published.table.load import FilterCount
-from refresh_assets_tests.published_fixtures import SHELF, Desk
+from refresh_assets.published.table.replace import replace as replace_rows
+from refresh_assets_tests.published_fixtures import BOOKS, SHELF, Desk
 
 OPEN = [("1", "Tides", "", "open"), ("2", "Dunes", "", " free ")]
 CLOSED = [("3", "Marsh", "", "closed"), ("4", "Heath", "", "")]
+
+
+@pytest.fixture(autouse=True, params=[keep.BYTES_LOOKED_AT, 1], ids=["looked at", "tried"])
+def ways_to_find_rows_left_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows that are left out be found among the first ones, and let them be found only when all were sent."""
+    monkeypatch.setattr(keep, "BYTES_LOOKED_AT", request.param)
 
 
 def refused(desk: Desk, rows: list[tuple[str, str, str, str]], words: str, promised: int | None = None) -> None:
@@ -59,6 +70,37 @@ def test_rows_left_out_count_as_published(desk: Desk, promised: int) -> None:
     refused(desk, [*OPEN, CLOSED[0]], f"^staged 3 rows; the manifest says {promised}$", promised)
 
 
+def test_a_key_is_compared_as_its_type_wherever_that_is_at_home(desk: Desk) -> None:
+    desk.admin.execute("CREATE SCHEMA elsewhere; CREATE EXTENSION citext SCHEMA elsewhere")
+    table = replace(SHELF, columns=(Column("id", "elsewhere.citext", nullable=False), *SHELF.columns[1:]))
+    with pytest.raises(RefreshError, match=r"not unique: '[aA]'"):
+        desk.run([("a", "Tides", "", "open"), ("A", "Dunes", "", "closed")], table)
+
+
+def test_a_file_changed_before_it_is_read_once_more_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep, "BYTES_LOOKED_AT", 1)
+    load = desk.load([*OPEN, *CLOSED], SHELF)
+
+    def change(sent: int) -> None:
+        if sent == load.layout.bytes - load.layout.data_offset:
+            load.path.write_bytes(load.path.read_bytes().replace(b"Marsh", b"March"))
+
+    with connect(desk.settings, "test") as conn, pytest.raises(RefreshError, match="was changed after it was verified"):
+        replace_rows(conn, load, progress=change)
+    assert desk.value("SELECT to_regclass('etl.shelf')") is None
+
+
+def test_a_table_from_which_nothing_is_left_out_is_filled_with_no_stage(desk: Desk) -> None:
+    begins = "SELECT count(*) FROM pg_class WHERE relname = 'refresh_stage'"
+    with connect(desk.settings, "test") as conn:
+        seen = []
+        load = desk.load(OPEN, SHELF, guard=lambda conn: seen.append(conn.execute(begins).fetchone()))
+        assert replace_rows(conn, load).rows == 2
+        load = desk.load([*OPEN, *CLOSED], replace(SHELF, name="second"), guard=load.guard)
+        assert replace_rows(conn, load).rows == 2
+    assert seen == [(0,), (1,)]
+
+
 def test_none_kept_is_refused(desk: Desk) -> None:
     refused(desk, CLOSED, "refused to load 0 rows")
 
@@ -66,6 +108,22 @@ def test_none_kept_is_refused(desk: Desk) -> None:
 def test_the_line_is_found_whatever_the_table_is_called(desk: Desk) -> None:
     with pytest.raises(RefreshError, match="line 3: column id: 'x' is no integer"):
         desk.run([OPEN[0], ("x", "Fens", "", "open")], replace(SHELF, name='7 "books", line 9'))
+
+
+def test_the_line_is_found_where_a_function_called_like_the_table_complains(desk: Desk) -> None:
+    desk.admin.execute(
+        """
+        CREATE FUNCTION public.shelf_note(note text) RETURNS boolean LANGUAGE plpgsql AS
+            $$ BEGIN
+                IF note = 'bad' THEN RAISE 'a bad note' USING ERRCODE = 'check_violation'; END IF;
+                RETURN true;
+            END $$;
+        CREATE DOMAIN public.note AS text CHECK (public.shelf_note(VALUE))
+        """
+    )
+    table = replace(SHELF, columns=(*BOOKS.columns[:2], Column("note", "public.note"), SHELF.columns[3]))
+    with pytest.raises(RefreshError, match=r"line 6: column note: 'bad' is no public\.note"):
+        desk.run([*OPEN, *CLOSED, ("5", "Fens", "bad", "open")], table)
 
 
 def test_a_table_that_was_dropped_is_made_anew(desk: Desk) -> None:
@@ -93,3 +151,37 @@ def test_a_trigger_that_comes_with_every_new_table_cannot_change_what_is_stored_
         """
     )
     refused(desk, OPEN, "2 rows of table etl.shelf differ from the published ones")
+
+
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        (
+            "ALTER TABLE etl.shelf ADD CHECK (id < 2)",
+            "table etl.shelf does not take the published rows: .*shelf_id_check",
+        ),
+        (
+            """
+            CREATE FUNCTION public.one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id := 1; RETURN NEW; END';
+            CREATE TRIGGER one BEFORE INSERT ON etl.shelf FOR EACH ROW EXECUTE FUNCTION public.one()
+            """,
+            "table etl.shelf does not take the published rows: .*shelf_pkey",
+        ),
+    ],
+    ids=["check", "trigger"],
+)
+def test_what_comes_with_every_new_table_is_not_the_publishers_fault(desk: Desk, added: str, words: str) -> None:
+    desk.admin.execute(
+        sql.SQL(
+            """
+            CREATE FUNCTION public.watch() RETURNS event_trigger LANGUAGE plpgsql AS {};
+            CREATE EVENT TRIGGER watch ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.watch()
+            """
+        ).format(
+            sql.Literal(
+                "BEGIN IF to_regclass('etl.shelf') IS NOT NULL AND obj_description(to_regclass('etl.shelf')) IS NULL "
+                f"THEN COMMENT ON TABLE etl.shelf IS 'seen'; {added}; END IF; END"
+            )
+        )
+    )
+    refused(desk, OPEN, words)

@@ -15,8 +15,11 @@ from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect, limit
+from refresh_assets.published.table import keep
+from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.replace import ATTEMPTS, replace
-from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk
+from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
+from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 NEXT = [("1", "Tides", "new"), ("3", "Marsh", ""), ("4", "Heath", ""), ("5", "Fen", "")]
 
@@ -65,12 +68,12 @@ class KillingCursor(psycopg.Cursor[Any]):
         return super().copy(*args, **kwargs)
 
 
-def run_killed_at(desk: Desk, statement: int, content: Sequence[Sequence[str]]) -> bool:
+def run_killed_at(desk: Desk, statement: int, content: Sequence[Sequence[str]], table: Table = BOOKS) -> bool:
     """Replace with the connection cut before one statement; tell whether there was such a statement."""
     KillingCursor.at, KillingCursor.count, KillingCursor.admin = statement, 0, desk.admin
     with contextlib.suppress(psycopg.OperationalError), connect(desk.settings, "test killed") as conn:
         conn.cursor_factory = KillingCursor
-        replace(conn, desk.load(content))
+        replace(conn, desk.load(content, table))
     return KillingCursor.count >= statement
 
 
@@ -81,7 +84,7 @@ def test_a_connection_cut_before_any_statement_leaves_all_as_it_was_and_the_next
     statement = 1
     while run_killed_at(desk, statement, NEXT):
         assert desk.picture() == before, f"something changed when cut before statement {statement}"
-        assert desk.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted") == 0
+        assert desk.value(LOCKS_HELD) == 0
         assert desk.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'refresh_stage%'") == 0
         statement += 1
     assert statement > 15  # the transaction has that many statements at least
@@ -89,12 +92,19 @@ def test_a_connection_cut_before_any_statement_leaves_all_as_it_was_and_the_next
 
 
 @pytest.mark.slow
-def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(desk: Desk) -> None:
+@pytest.mark.parametrize("kinds", ["open", "open closed"], ids=["all kept", "some left out"])
+def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, kinds: str
+) -> None:
+    # Nothing is looked at before it is tried.
+    monkeypatch.setattr(keep, "BYTES_LOOKED_AT", 1)
     statement = 1
-    while run_killed_at(desk, statement, ROWS):
-        assert desk.value("SELECT to_regclass('etl.books')") is None
+    rows = [(*row, kinds.rsplit(maxsplit=1)[-1] if row[0] == "4" else "open") for row in ROWS]
+    while run_killed_at(desk, statement, rows, SHELF):
+        assert desk.value("SELECT to_regclass('etl.shelf')") is None
         statement += 1
-    assert len(desk.rows()) == len(ROWS)
+    assert statement > 15  # the transaction has that many statements at least
+    assert len(desk.rows("etl.shelf")) == (4 if kinds == "open" else 3)
 
 
 def test_a_held_advisory_lock_means_locked_and_nothing_is_done(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from refresh_assets.windows.giving_way import ATTEMPTS
 from refresh_assets.windows.load import Loading, Result, load
 from refresh_assets.windows.source import BrokenLinesError, Staged
 from refresh_assets.windows.window import Window
+from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
 from refresh_assets_tests.windows_fixtures import LookingTable, WindowDesk, at, crowd, day
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def agreed(windows: WindowDesk) -> None:
         "(SELECT count(*) FROM etl.activity_metrics AS metrics WHERE metrics.since = loads.since)"
     )
     assert windows.value(miscounted) == 0
-    assert windows.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted") == 0
+    assert windows.value(LOCKS_HELD) == 0
 
 
 def test_killed_before_any_statement_rows_and_marker_agree_and_the_next_run_goes_on(windows: WindowDesk) -> None:
@@ -181,7 +182,7 @@ def test_a_log_that_cannot_be_read_changes_nothing(windows: WindowDesk) -> None:
     with pytest.raises(RefreshError, match=r'relation "public.log" does not exist'):
         windows.load(*DAYS)
     assert windows.picture() == before
-    assert windows.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert windows.value(LOCKS_HELD) == 0
 
 
 def test_a_window_with_too_many_broken_lines_fails_and_the_others_are_loaded(windows: WindowDesk) -> None:

@@ -10,6 +10,7 @@ import pytest
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.windows import grid
+from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
 from refresh_assets_tests.windows_fixtures import WindowDesk, at, crowd, day
 
 
@@ -209,7 +210,7 @@ def test_a_run_over_a_year_is_one_pass_and_one_session(windows: WindowDesk) -> N
     result = windows.load_span("2025-01-01", "2026-01-01")
     assert len(result.of("loaded")) == 365
     assert windows.marker == at("2026-01-01")
-    assert windows.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert windows.value(LOCKS_HELD) == 0
 
 
 def test_nothing_is_due_when_all_is_loaded(windows: WindowDesk) -> None:

@@ -5,6 +5,7 @@ Reads files that `dialect.scan` found sound, row by row as Postgres's COPY reads
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,16 @@ def records(path: Path, layout: Layout) -> Iterator[Record]:
     """Read the rows behind the header in the order of the file. Raises OSError."""
     for row in _raw_rows(path, layout):
         yield _record(row, layout)
+
+
+def first_records(path: Path, layout: Layout, size: int) -> list[Record]:
+    """Return the rows that end within the first `size` bytes behind the header. Raises OSError."""
+    with path.open("rb") as stream:
+        stream.seek(layout.data_offset)
+        head = stream.read(size)
+    rows = list(_rows_of(io.BytesIO(head), layout))
+    # The last one may be cut, where the file goes on.
+    return [_record(row, layout) for row in (rows[:-1] if len(head) == size else rows)]
 
 
 def record_at_copy_line(path: Path, layout: Layout, copy_line: int) -> Record | None:
@@ -101,19 +112,23 @@ def _record(row: _RawRow, layout: Layout) -> Record:
 
 
 def _raw_rows(path: Path, layout: Layout) -> Iterator[_RawRow]:
+    with path.open("rb") as stream:
+        stream.seek(layout.data_offset)
+        yield from _rows_of(stream, layout)
+
+
+def _rows_of(stream: BinaryIO, layout: Layout) -> Iterator[_RawRow]:
     newline, line_end = newline_of(layout.line_end), layout.line_end.encode()
     line = first = layout.header_lines + 1
     parts: list[bytes] = []
     inside = False
-    with path.open("rb") as stream:
-        stream.seek(layout.data_offset)
-        for text in _lines(stream, newline):
-            parts.append(text)
-            line += 1
-            inside ^= text.count(b'"') % 2 == 1
-            if not inside:
-                yield _RawRow(first, b"".join(parts).removesuffix(line_end))
-                parts, first = [], line
+    for text in _lines(stream, newline):
+        parts.append(text)
+        line += 1
+        inside ^= text.count(b'"') % 2 == 1
+        if not inside:
+            yield _RawRow(first, b"".join(parts).removesuffix(line_end))
+            parts, first = [], line
 
 
 def _lines(stream: BinaryIO, newline: bytes) -> Iterator[bytes]:

@@ -54,8 +54,9 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
 def _record_of(load: Load, error: CopyFailedError) -> Record | None:
     if isinstance(error.cause, psycopg.errors.BadCopyFileFormat):
         return first_wrong_width(load.path, load.layout)
-    # In every language of the server the first number behind the table's name is the line.
-    found = re.search(rf"{re.escape(error.into)}\D*?(\d+)", error.cause.diag.context or "")
+    # In every language of the server this line of the context begins with the table's name or with COPY and the name,
+    # and the first number behind it is the line. Other lines may be of functions that have the name in theirs.
+    found = re.search(rf"^(?:COPY )?{re.escape(error.into)}\D*?(\d+)", error.cause.diag.context or "", re.MULTILINE)
     return record_at_copy_line(load.path, load.layout, int(found[1])) if found else None
 
 

@@ -7,37 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from psycopg import sql
+import psycopg
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published.table.keep import Kept, count_kept, keeps
+from refresh_assets.published.table.keep import Kept, count_kept, seems_to_leave_out
 from refresh_assets.published.table.load import Load
-from refresh_assets.published.table.send import copy_file
-from refresh_assets.published.table.stage import STAGE, check_count, make_stage
-from refresh_assets.published.table.unique import check_apart, check_key, make_primary_key
+from refresh_assets.published.table.send import check_count, copy_file
+from refresh_assets.published.table.target import Target
+from refresh_assets.published.table.unique import make_primary_key
 
 _SESSION = queries("refresh_assets.postgres", "session.sql")
 
 
-def fill(conn: Connection, load: Load, progress: Callable[[int], None]) -> Kept:
-    """Copy the rows to keep into the table, which was made in this transaction as declared, and give it its key.
+def fill(conn: Connection, load: Load, target: Target, progress: Callable[[int], None]) -> Kept | None:
+    """Make the table and fill it from the file; None, and nothing is done, where that cannot be.
 
-    What the filter leaves out is sent once more, into a stage, since those rows have to be sound too. Raises what
-    `stage` raises.
+    It cannot where the filter leaves rows out, where columns have expressions, or where something of the team's comes
+    with every new table. Raises what `stage` raises.
     """
-    into, key = (load.schema, load.table.name), load.table.key
-    target, left_out = sql.Identifier(*into), sql.Identifier(*STAGE)
-    staged = copy_file(conn, load, into, condition=keeps(load), progress=progress)
-    all_kept = staged == load.layout.rows
-    if not all_kept:
-        make_stage(conn, load)
-        staged += copy_file(conn, load, STAGE, condition=sql.SQL("({}) IS NOT TRUE").format(keeps(load)))
-    check_count(load, staged)
-    conn.execute(_SESSION["sort_memory"])
-    make_primary_key(conn, key, target)
-    if all_kept:
-        return count_kept(conn, load, target)
-    check_key(conn, key, STAGE[1])
-    check_apart(conn, key, left_out, target)
-    return count_kept(conn, load, target, left_out)
+    if load.table.transformed or seems_to_leave_out(load):
+        return None
+    with conn.transaction() as attempt:
+        target.create()
+        if not target.is_bare():
+            raise psycopg.Rollback(attempt)
+        staged = copy_file(conn, load, (load.schema, load.table.name), progress)
+        check_count(load, staged)
+        kept = count_kept(conn, load, target.name)
+        if kept.rows != staged:
+            raise psycopg.Rollback(attempt)
+        conn.execute(_SESSION["sort_memory"])
+        make_primary_key(conn, load.table.key, target.name)
+        return kept
+    return None

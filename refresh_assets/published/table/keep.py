@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from psycopg import sql
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
+from refresh_assets.published.csv_file.header import match_header
+from refresh_assets.published.csv_file.locate import first_records
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import RowFilter
 from refresh_assets.published.table.load import FilterCount, Load
@@ -16,6 +19,7 @@ from refresh_assets.settings import BLANKS
 
 # Told to people; more would fill the memory where a column has a value of its own in every row.
 VALUES_COUNTED = 100
+BYTES_LOOKED_AT = 1 << 18
 _STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
 
 
@@ -39,15 +43,29 @@ def keeps(load: Load) -> sql.Composable:
     )
 
 
-def count_kept(conn: Connection, load: Load, *tables: sql.Identifier) -> Kept:
-    """Count the published rows, which stand in the given tables, by the values of the filter's column."""
+def seems_to_leave_out(load: Load) -> bool:
+    """Tell whether the filter leaves out any of the file's first rows: a guess of the rest, and no more than that."""
+    if load.table.filter is None:
+        return False
+    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    place, allowed = header.index(load.table.filter.column), load.allowed or ()
+    # A file that cannot be read is told of by whoever reads it whole.
+    with contextlib.suppress(OSError):
+        for record in first_records(load.path, load.layout, BYTES_LOOKED_AT):
+            found = record.values[place] if place < len(record.values) else None
+            if found is None or found.strip(BLANKS) not in allowed:
+                return True
+    return False
+
+
+def count_kept(conn: Connection, load: Load, table: sql.Identifier) -> Kept:
+    """Count the published rows, which stand in the table, by the values of the filter's column."""
     if load.table.filter is None:
         return Kept(load.rows, ())
-    found = _filter_value(load.table.filter)
-    spellings = [_STAGE["spellings"].format(found=found, table=table) for table in tables]
     rows: list[Any] = conn.execute(
         _STAGE["count_values"].format(
-            spellings=sql.SQL(" UNION ALL ").join(spellings),
+            table=table,
+            found=_filter_value(load.table.filter),
             trimmed=compose.trimmed(sql.Identifier("found")),
             allowed=sql.Literal(list(load.allowed or ())),
             most=sql.Literal(VALUES_COUNTED),

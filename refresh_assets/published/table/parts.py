@@ -10,7 +10,8 @@ from psycopg import sql
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 
-# 160 MB: what is sorted or hashed of one part stays in the memory that `sort_memory` allows.
+# 160 MB: the hash table over one part stays in the memory that `sort_memory` allows. What is sorted of it does not,
+# and yet is written once, where an index that is filled in smaller parts is gone through more often.
 PART_PAGES = 20_000
 # Postgres 14 was the first to read a part of a table alone.
 TID_RANGE_SCANS = 140000

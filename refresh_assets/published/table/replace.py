@@ -117,8 +117,8 @@ class _Replace:
         return self._load(standing)
 
     def _load(self, standing: Standing) -> Result:
-        new = self.target.create()
-        kept = self._take_in(new=new)
+        new = not self.target.exists()
+        kept, source = self._take_in(new=new)
         self.phases.end("stage")
         self.target.lock()
         rows_before = 0 if new else self.target.count()
@@ -127,8 +127,8 @@ class _Replace:
         if not self.load.accept_shrink:
             # Rows that came in behind the last load are no reason to refuse to load it again.
             before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
-            self._check_shrink(kept, before, parts, standing.last.rows_staged if standing.last else None)
-        changes = self._apply(kept, rows_before, new=new)
+            self._check_shrink(kept, source, before, parts, standing.last.rows_staged if standing.last else None)
+        changes = self._apply(source, rows_before, new=new) if source else self.target.filled(kept.rows)
         fingerprint = self._verify(kept)
         counts = Counts(self.load.rows, kept.rows, changes.added, changes.changed, changes.removed)
         load_id, loaded_at = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
@@ -152,25 +152,29 @@ class _Replace:
             samples=changes.samples,
         )
 
-    def _take_in(self, *, new: bool) -> Kept:
-        """Send the file to the server: into the table itself where nobody can see it yet, else into a stage."""
-        if new and self.target.takes_rows_as_sent():
-            return fill(self.conn, self.load, self.progress)
+    def _take_in(self, *, new: bool) -> tuple[Kept, Source | None]:
+        """Send the file to the server: into a table that is not there yet, where that can be, else into a stage."""
+        filled = fill(self.conn, self.load, self.target, self.progress) if new else None
+        if filled:
+            return filled, None
+        if new:
+            self.target.create()
         keyed = not new and self.target.shows_repeated_keys()
-        return stage(self.conn, self.load, self.progress, keyed_target=keyed)
+        source = stage(self.conn, self.load, self.progress, keyed_target=keyed)
+        return source.kept, source
 
-    def _apply(self, kept: Kept, rows_before: int, *, new: bool) -> Changes:
-        if not isinstance(kept, Source):
-            return self.target.filled(kept.rows)
-        return self.target.replace(kept, rows_before, new=new, compared=lambda: self.phases.end("compare"))
+    def _apply(self, source: Source, rows_before: int, *, new: bool) -> Changes:
+        return self.target.replace(source, rows_before, new=new, compared=lambda: self.phases.end("compare"))
 
-    def _check_shrink(self, kept: Kept, before: int, parts: Sequence[str], staged_before: int | None) -> None:
+    def _check_shrink(
+        self, kept: Kept, source: Source | None, before: int, parts: Sequence[str], staged_before: int | None
+    ) -> None:
         try:
             check_shrink(self.load, kept, before, parts, staged_before)
         except ShrinkRefusedError:
             # A file with repeated keys is not sound, which is to be told first.
-            if isinstance(kept, Source) and not kept.key_checked:
-                check_key(self.conn, self.load.table.key, kept.table)
+            if source and not source.key_checked:
+                check_key(self.conn, self.load.table.key, source.table)
             raise
 
     def _verify(self, kept: Kept) -> Fingerprint:

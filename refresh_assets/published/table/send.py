@@ -29,22 +29,14 @@ class CopyFailedError(Exception):
         self.into = into
 
 
-def copy_file(
-    conn: Connection,
-    load: Load,
-    into: tuple[str, str],
-    *,
-    condition: sql.Composable | None = None,
-    progress: Callable[[int], None] = lambda _bytes: None,
-) -> int:
-    """Send the file's rows into a table made in this transaction, of which it keeps those that meet the condition.
+def copy_file(conn: Connection, load: Load, into: tuple[str, str], progress: Callable[[int], None]) -> int:
+    """Send the file's rows into a table made in this transaction, and return their number.
 
-    `into` is the table's schema and name. Returns the number of rows kept. Raises CopyFailedError where the server does
-    not take a row, RefreshError where the file is not what was hashed.
+    `into` is the table's schema and name. Raises CopyFailedError where the server does not take a row, RefreshError
+    where the file is not what was hashed.
     """
     header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    where = sql.SQL("" if condition is None else "WHERE {}").format(condition)
-    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(header), where=where)
+    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(header))
     try:
         with load.path.open("rb") as file, conn.cursor() as cursor:
             with cursor.copy(statement) as copy:
@@ -56,6 +48,12 @@ def copy_file(
         ) from error
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         raise CopyFailedError(error, into[1]) from error
+
+
+def check_count(load: Load, staged: int) -> None:
+    """Compare the number of rows in the file with what its manifest promises. Raises RefreshError."""
+    if staged != load.rows:
+        raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
 
 
 def _send(file: BinaryIO, copy: psycopg.Copy, load: Load, progress: Callable[[int], None]) -> None:

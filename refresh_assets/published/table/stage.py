@@ -15,17 +15,17 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.keep import Kept, count_kept, keeps
 from refresh_assets.published.table.load import Load
-from refresh_assets.published.table.send import copy_file
+from refresh_assets.published.table.send import check_count, copy_file
 from refresh_assets.published.table.unique import check_key
 
-STAGE = ("pg_temp", "refresh_stage")
+TABLE, TRANSFORMED = "refresh_stage", "refresh_transformed"
 MEMORY_BYTES = 1 << 28
 PAGE_BYTES = 8192
 _STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
 
 
 @dataclass(frozen=True)
-class Source(Kept):
+class Source:
     """The rows that the target shall hold: those of a temporary table that meet the condition `keep`.
 
     `key_checked` tells whether the key is known to be unique among all published rows.
@@ -33,11 +33,16 @@ class Source(Kept):
 
     table: str
     keep: sql.Composable
+    kept: Kept
     key_checked: bool
 
     @property
     def name(self) -> sql.Identifier:
         return sql.Identifier("pg_temp", self.table)
+
+    @property
+    def rows(self) -> int:
+        return self.kept.rows
 
 
 def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keyed_target: bool) -> Source:
@@ -47,38 +52,28 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
     RepeatedKeyError where a row is not sound.
     """
-    make_stage(conn, load)
-    staged = copy_file(conn, load, STAGE, progress=progress)
+    _ask_for_memory(conn, load)
+    conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
+    staged = copy_file(conn, load, ("pg_temp", TABLE), progress)
     check_count(load, staged)
-    kept = count_kept(conn, load, sql.Identifier(*STAGE))
+    kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE))
     checked = not (keyed_target and kept.rows == staged and not load.table.transformed)
     if checked and not _key_has_expression(load):
-        check_key(conn, load.table.key, "refresh_stage")
+        check_key(conn, load.table.key, TABLE)
     keep = compose.TRUE if kept.rows == staged else keeps(load)
     if not load.table.transformed:
-        return Source(kept.rows, kept.filter_counts, "refresh_stage", keep, checked)
+        return Source(TABLE, keep, kept, checked)
     _transform(conn, load, keep)
     if _key_has_expression(load):
-        check_key(conn, load.table.key, "refresh_transformed")
-    return Source(kept.rows, kept.filter_counts, "refresh_transformed", compose.TRUE, checked)
-
-
-def make_stage(conn: Connection, load: Load) -> None:
-    """Create the temporary table that has the columns of the file."""
-    _ask_for_memory(conn, load)
-    conn.execute(
-        _STAGE["create"].format(table=sql.Identifier(STAGE[1]), columns=compose.definitions(load.table.published))
-    )
-
-
-def check_count(load: Load, staged: int) -> None:
-    """Compare the number of rows in the file with what its manifest promises. Raises RefreshError."""
-    if staged != load.rows:
-        raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
+        check_key(conn, load.table.key, TRANSFORMED)
+    return Source(TRANSFORMED, compose.TRUE, kept, checked)
 
 
 def _ask_for_memory(conn: Connection, load: Load) -> None:
-    """Let the stage be kept in the server's memory where it is small enough, since it is read several times."""
+    """Let the stage be kept in the server's memory where it may fit, since it is read several times."""
+    if load.layout.bytes > MEMORY_BYTES:
+        # It goes to disk whatever it is given.
+        return
     pages = min(2 * load.layout.bytes, MEMORY_BYTES) // PAGE_BYTES
     # A session cannot change it any more once it has used a temporary table; then it is as it is.
     with contextlib.suppress(psycopg.errors.InvalidParameterValue), conn.transaction():

@@ -17,7 +17,7 @@ from refresh_assets.published.table.delta import find_delta
 from refresh_assets.published.table.load import Row, Samples
 from refresh_assets.published.table.parts import can_be_read_in_parts, count_pages, count_parts, split
 from refresh_assets.published.table.stage import Source
-from refresh_assets.published.table.unique import RepeatedKeyError, check_key, make_primary_key
+from refresh_assets.published.table.unique import RepeatedKeyError, check_key
 
 SAMPLE_ROWS = 10
 _CREATE = queries("refresh_assets.published.table", "sql/create.sql")
@@ -72,22 +72,19 @@ class Target:
             )
         return True
 
-    def create(self) -> bool:
-        """Create the table as declared, where it is absent; tell whether it was. Its key is to follow the rows."""
-        if self.exists():
-            return False
+    def create(self) -> None:
+        """Create the table as declared. Its key is to follow the rows."""
         columns = compose.definitions(self.table.columns)
         self.conn.execute(_CREATE["target"].format(target=self.name, columns=columns))
-        return True
 
     def unique_index(self) -> str | None:
         """Return the name of an index that lets no key stand in two rows."""
         row = self._fetch("unique_index", target=self._literal(self.name), key=sql.Literal(sorted(self.table.key)))
         return row[0] if row else None
 
-    def takes_rows_as_sent(self) -> bool:
-        """Tell whether a table just created can be filled from the file: with its columns, and no trigger on it."""
-        return not self.table.transformed and not self._may_alter_rows()
+    def is_bare(self) -> bool:
+        """Tell whether a table just created is as it was declared, and nothing came with it."""
+        return bool(self._fetch("is_bare", target=self._literal(self.name))[0])
 
     def shows_repeated_keys(self) -> bool:
         """Tell whether `replace` finds repeated keys by the way, which spares a pass over all published rows."""
@@ -112,7 +109,7 @@ class Target:
     def replace(
         self, source: Source, rows_before: int, *, new: bool, compared: Callable[[], None] = lambda: None
     ) -> Changes:
-        """Make the table hold exactly the source's rows; `new` is what `create` told.
+        """Make the table hold exactly the source's rows; `new` tells that it was just created.
 
         `compared` is called when it is known what differs, before anything is changed.
 
@@ -182,7 +179,9 @@ class Target:
             with self.conn.transaction():
                 added = self._insert_all(source, in_parts=not new)
                 if new:
-                    make_primary_key(self.conn, self.table.key, self.name)
+                    # What is repeated now was made so by a trigger, not by the publisher.
+                    key = compose.names(self.table.key)
+                    self.conn.execute(_CREATE["primary_key"].format(target=self.name, key=key))
         except errors.UniqueViolation:
             if not source.key_checked:
                 check_key(self.conn, self.table.key, source.table)

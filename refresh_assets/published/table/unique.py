@@ -1,4 +1,4 @@
-"""Whether the key is unique among rows of one table or of two, as its type compares it."""
+"""Whether the key is unique among all rows, as its type compares it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,6 @@ def make_primary_key(conn: Connection, key: Sequence[str], table: sql.Identifier
             conn.execute(_CREATE["primary_key"].format(target=table, key=compose.names(key)))
     except psycopg.errors.UniqueViolation as error:
         raise _repeated(conn, key, table) from error
-
-
-def check_apart(conn: Connection, key: Sequence[str], one: sql.Identifier, other: sql.Identifier) -> None:
-    """Check that no key of one table stands in the other. Raises RepeatedKeyError."""
-    pieces = {"one": one, "other": other, "same_key": compose.same_key(key, "one", "other")}
-    rows: list[Any] = conn.execute(_STAGE["in_both"].format(**pieces, texts=compose.texts(key, "one"))).fetchall()
-    if rows:
-        raise RepeatedKeyError(rows)
 
 
 def _repeated(conn: Connection, key: Sequence[str], table: sql.Identifier) -> RepeatedKeyError:

@@ -29,6 +29,12 @@ SELECT EXISTS (
     WHERE contype = 'f' AND confrelid IN (SELECT oid FROM written) AND confdeltype IN ('n', 'd', 'c')
 )
 
+-- name: is_bare
+-- An event trigger may have given the new table triggers, foreign keys, indexes, checks or rules.
+SELECT NOT (relhastriggers OR relhasindex OR relhasrules OR relchecks > 0)
+FROM pg_class
+WHERE oid = to_regclass({target})
+
 -- name: relation_kind
 SELECT relkind::text FROM pg_class WHERE oid = to_regclass({target})
 

@@ -4,11 +4,11 @@ FROM pg_settings
 WHERE name = 'temp_buffers'
 
 -- name: create
-CREATE TEMPORARY TABLE {table} ({columns}) ON COMMIT DROP
+CREATE TEMPORARY TABLE refresh_stage ({columns}) ON COMMIT DROP
 
 -- name: copy
 -- Frozen, which a table may be that nobody else sees yet: its rows need not be written once more to say so.
-COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE) {where}
+COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE)
 
 -- name: unique
 CREATE UNIQUE INDEX ON {table} ({key})
@@ -16,18 +16,12 @@ CREATE UNIQUE INDEX ON {table} ({key})
 -- name: duplicates
 SELECT {texts} FROM {table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
--- name: in_both
-SELECT {texts} FROM {one} AS one JOIN {other} AS other ON {same_key} LIMIT 3
-
--- name: spellings
-SELECT {found} AS found, count(*) AS rows FROM {table} GROUP BY 1
-
 -- name: count_values
 -- First as they are found, so that not every row has to be trimmed.
 SELECT value, sum(rows)::bigint, kept, (sum(sum(rows)) FILTER (WHERE kept) OVER ())::bigint
 FROM (
     SELECT {trimmed} AS value, rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
-    FROM ({spellings}) AS spellings
+    FROM (SELECT {found} AS found, count(*) AS rows FROM {table} GROUP BY 1) AS spellings
 ) AS counted
 GROUP BY value, kept
 ORDER BY 2 DESC, value
