@@ -14,7 +14,7 @@ from typing import Literal, cast
 from urllib.parse import quote
 
 from refresh_assets.base_url import BaseUrl
-from refresh_assets.settings import Env, Reader, SettingsError, read_home, read_postgres
+from refresh_assets.settings import Env, Reader, SettingsError, read, read_home, read_postgres
 
 Kind = Literal["moodle", "openedx", "sample"]
 
@@ -74,10 +74,7 @@ class LogSettings:
 
 def read_kind(env: Env = os.environ) -> Kind | None:
     """Return which event log is counted, or None where WINDOW_SOURCE is unset. Raises SettingsError."""
-    reader = Reader(env)
-    kind = reader.parsed("WINDOW_SOURCE", _kind, "one of " + ", ".join(KINDS), None)
-    reader.done()
-    return kind
+    return read(lambda reader: reader.parsed("WINDOW_SOURCE", _kind, "one of " + ", ".join(KINDS), None), env)
 
 
 def required_kind(env: Env = os.environ) -> Kind:
@@ -90,9 +87,17 @@ def required_kind(env: Env = os.environ) -> Kind:
 
 def read_moodle(env: Env = os.environ) -> MoodleSettings:
     """Return the settings of a table in Moodle's layout. Raises SettingsError that names all that is wrong."""
-    reader = Reader(env)
+    return read(_moodle, env)
+
+
+def read_logs(env: Env = os.environ) -> LogSettings:
+    """Return the settings of log files in Open edX's layout. Raises SettingsError that names all that is wrong."""
+    return read(_logs, env)
+
+
+def _moodle(reader: Reader) -> MoodleSettings:
     keywords = _keywords(reader)
-    settings = MoodleSettings(
+    return MoodleSettings(
         table=reader.parsed("WINDOW_MOODLE_TABLE", _table, "the name of a table, with or without its schema", ("",)),
         guests=reader.parsed("WINDOW_MOODLE_GUESTS", _ids, "whole numbers with commas between them", ()),
         where=f"{keywords.get('dbname')!r} at {keywords.get('host')}:{keywords.get('port')}",
@@ -100,25 +105,19 @@ def read_moodle(env: Env = os.environ) -> MoodleSettings:
         lock_timeout=reader.seconds("REFRESH_LOCK_TIMEOUT"),
         keywords=keywords,
     )
-    reader.done()
-    return settings
 
 
-def read_logs(env: Env = os.environ) -> LogSettings:
-    """Return the settings of log files in Open edX's layout. Raises SettingsError that names all that is wrong."""
-    reader = Reader(env)
+def _logs(reader: Reader) -> LogSettings:
     nowhere = LogBase("file:///")
     given = reader.required("WINDOW_LOGS").strip()
-    settings = LogSettings(
+    return LogSettings(
         base=reader.parsed("WINDOW_LOGS", _base, _PLACE, nowhere) if given else nowhere,
         pattern=reader.text("WINDOW_LOG_FILES").strip(),
         broken_share=reader.parsed("WINDOW_BROKEN_SHARE", _share, "a number from 0 to 1", 0.05),
-        home=read_home(env),
+        home=read_home(reader.env),
         http_timeout=reader.seconds("REFRESH_HTTP_TIMEOUT"),
         max_bytes=reader.count("REFRESH_CACHE_BYTES"),
     )
-    reader.done()
-    return settings
 
 
 def _keywords(reader: Reader) -> dict[str, object]:
