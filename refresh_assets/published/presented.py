@@ -9,12 +9,11 @@ from pathlib import Path
 import dagster as dg
 
 from refresh_assets.code_references import code_references
+from refresh_assets.freshness import fresh_within
 from refresh_assets.published import assets
 
 # The weekly run has this share of the limit, less than a day in eight, to come late before a table turns yellow.
 WARN_SHARE = 0.9
-# What Dagster takes.
-_LEAST = timedelta(seconds=60)
 _CODE = Path(assets.__file__).resolve()
 
 
@@ -23,7 +22,7 @@ def presented(definitions: dg.Definitions, max_age: timedelta, source_url: str |
 
     Links lead to files of this machine, or, where it is given, to the same files below `source_url`.
     """
-    owners = _owners(definitions)
+    owners, policy = _owners(definitions), fresh_within(max_age, max_age * WARN_SHARE)
 
     def dressed(spec: dg.AssetSpec) -> dg.AssetSpec:
         if spec.group_name != assets.GROUP or spec.key == assets.PUBLISHER:
@@ -31,15 +30,9 @@ def presented(definitions: dg.Definitions, max_age: timedelta, source_url: str |
         spec = spec.merge_attributes(metadata={"dagster/code_references": code_references(spec, _CODE, source_url)})
         if spec.key == assets.MANIFEST:
             return spec.replace_attributes(owners=owners)
-        return dg.apply_freshness_policy(spec, _freshness(max_age)) if "file" in spec.metadata else spec
+        return dg.apply_freshness_policy(spec, policy) if "file" in spec.metadata else spec
 
     return definitions.map_asset_specs(func=dressed)
-
-
-def _freshness(max_age: timedelta) -> dg.FreshnessPolicy:
-    fail = max(max_age, _LEAST)
-    warn = fail * WARN_SHARE
-    return dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn if warn >= _LEAST else None)
 
 
 def _owners(definitions: dg.Definitions) -> Sequence[str]:

@@ -11,14 +11,13 @@ import dagster as dg
 
 from refresh_assets.code_references import code_references
 from refresh_assets.cron import CronTicks
+from refresh_assets.freshness import fresh_within
 from refresh_assets.settings import Env, read_source_url
 from refresh_assets.windows import assets
 from refresh_assets.windows.clock_changes import clock_changes
 from refresh_assets.windows.settings import read_max_delay, read_owners
 
 _CODE = Path(assets.__file__).resolve()
-# What Dagster takes.
-_LEAST = timedelta(seconds=60)
 
 
 def presented(metrics: dg.AssetsDefinition, grid: CronTicks, env: Env) -> dg.AssetsDefinition:
@@ -44,9 +43,7 @@ def freshness(longest: timedelta, delay: timedelta) -> dg.FreshnessPolicy:
     Dagster looks at the newest materialization, whichever window it is of. Its policy on a cron wants that within a
     fixed span before each tick, which windows of a weekend do not keep.
     """
-    fail = max(longest + delay, _LEAST)
-    warn = longest + delay / 2
-    return dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn if _LEAST <= warn < fail else None)
+    return fresh_within(longest + delay, longest + delay / 2)
 
 
 @lru_cache(maxsize=16)
