@@ -134,43 +134,8 @@ def test_a_table_that_was_dropped_is_made_anew(desk: Desk) -> None:
     assert desk.value("SELECT count(*) FROM etl.shelf") == 2
 
 
-def test_a_trigger_that_comes_with_every_new_table_cannot_change_what_is_stored_unseen(desk: Desk) -> None:
-    desk.admin.execute(
-        """
-        CREATE FUNCTION public.spoil() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN NEW.note := 'spoilt'; RETURN NEW; END $$;
-        CREATE FUNCTION public.watch() RETURNS event_trigger LANGUAGE plpgsql AS
-            $$ BEGIN
-                IF to_regclass('etl.shelf') IS NOT NULL
-                    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'spoil')
-                THEN
-                    CREATE TRIGGER spoil BEFORE INSERT ON etl.shelf FOR EACH ROW EXECUTE FUNCTION public.spoil();
-                END IF;
-            END $$;
-        CREATE EVENT TRIGGER watch ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.watch()
-        """
-    )
-    refused(desk, OPEN, "2 rows of table etl.shelf differ from the published ones")
-
-
-@pytest.mark.parametrize(
-    ("added", "words"),
-    [
-        (
-            "ALTER TABLE etl.shelf ADD CHECK (id < 2)",
-            "table etl.shelf does not take the published rows: .*shelf_id_check",
-        ),
-        (
-            """
-            CREATE FUNCTION public.one() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id := 1; RETURN NEW; END';
-            CREATE TRIGGER one BEFORE INSERT ON etl.shelf FOR EACH ROW EXECUTE FUNCTION public.one()
-            """,
-            "table etl.shelf does not take the published rows: .*shelf_pkey",
-        ),
-    ],
-    ids=["check", "trigger"],
-)
-def test_what_comes_with_every_new_table_is_not_the_publishers_fault(desk: Desk, added: str, words: str) -> None:
+def comes_with_the_table(desk: Desk, added: str) -> None:
+    """Let statements of the team's be executed whenever the table is made."""
     desk.admin.execute(
         sql.SQL(
             """
@@ -184,4 +149,36 @@ def test_what_comes_with_every_new_table_is_not_the_publishers_fault(desk: Desk,
             )
         )
     )
+
+
+def trigger(statement: str) -> str:
+    """Return what makes a trigger on the table that does this to each new row."""
+    return (
+        "CREATE FUNCTION public.alter_row() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN {statement}; RETURN NEW; END $$; "
+        "CREATE TRIGGER alter_row BEFORE INSERT ON etl.shelf FOR EACH ROW EXECUTE FUNCTION public.alter_row()"
+    )
+
+
+def test_a_trigger_that_comes_with_every_new_table_cannot_change_what_is_stored_unseen(desk: Desk) -> None:
+    comes_with_the_table(desk, trigger("NEW.note := 'spoilt'"))
+    refused(desk, OPEN, "2 rows of table etl.shelf differ from the published ones")
+
+
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        (
+            "ALTER TABLE etl.shelf ADD CHECK (id < 2)",
+            "table etl.shelf does not take the published rows: .*shelf_id_check",
+        ),
+        (
+            trigger("NEW.id := 1"),
+            "table etl.shelf does not take the published rows: .*shelf_pkey",
+        ),
+    ],
+    ids=["check", "trigger"],
+)
+def test_what_comes_with_every_new_table_is_not_the_publishers_fault(desk: Desk, added: str, words: str) -> None:
+    comes_with_the_table(desk, added)
     refused(desk, OPEN, words)

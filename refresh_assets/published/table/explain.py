@@ -13,7 +13,6 @@ from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats
-from refresh_assets.published.csv_file.header import match_header
 from refresh_assets.published.csv_file.locate import (
     Record,
     Values,
@@ -35,7 +34,7 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
     """Return the error to tell; `conn` is outside of any transaction."""
     if isinstance(error, RepeatedKeyError):
         return _explain_key(load, error)
-    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    header = load.header
     record = _record_of(load, error)
     if record is None:
         return RefreshError(f"{load.table.file}: {_message(error.cause)}")
@@ -106,7 +105,7 @@ def _explain_key(load: Load, error: RepeatedKeyError) -> RefreshError:
 
 
 def _key_lines(load: Load, error: RepeatedKeyError) -> dict[Values, str]:
-    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
+    header = load.header
     if any(name not in header for name in load.table.key):
         return {}
     types = {column.name: column.type for column in load.table.columns}

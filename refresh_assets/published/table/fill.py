@@ -13,9 +13,9 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table.keep import Kept, count_kept, seems_to_leave_out
 from refresh_assets.published.table.load import Load
-from refresh_assets.published.table.send import check_count, copy_file
+from refresh_assets.published.table.send import copy_file
 from refresh_assets.published.table.target import Target
-from refresh_assets.published.table.unique import make_primary_key
+from refresh_assets.published.table.unique import telling_repeated_keys
 
 _SESSION = queries("refresh_assets.postgres", "session.sql")
 
@@ -32,12 +32,12 @@ def fill(conn: Connection, load: Load, target: Target, progress: Callable[[int],
         target.create()
         if not target.is_bare():
             raise psycopg.Rollback(attempt)
-        staged = copy_file(conn, load, (load.schema, load.table.name), progress)
-        check_count(load, staged)
+        copy_file(conn, load, (load.schema, load.table.name), progress)
         kept = count_kept(conn, load, target.name)
-        if kept.rows != staged:
+        if kept.rows != load.rows:
             raise psycopg.Rollback(attempt)
         conn.execute(_SESSION["sort_memory"])
-        make_primary_key(conn, load.table.key, target.name)
+        with telling_repeated_keys(conn, load.table.key, target.name):
+            target.add_key()
         return kept
     return None

@@ -10,7 +10,6 @@ from psycopg import sql
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published.csv_file.header import match_header
 from refresh_assets.published.csv_file.locate import first_records
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import RowFilter
@@ -47,8 +46,7 @@ def seems_to_leave_out(load: Load) -> bool:
     """Tell whether the filter leaves out any of the file's first rows: a guess of the rest, and no more than that."""
     if load.table.filter is None:
         return False
-    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    place, allowed = header.index(load.table.filter.column), load.allowed or ()
+    place, allowed = load.header.index(load.table.filter.column), load.allowed or ()
     # A file that cannot be read is told of by whoever reads it whole.
     with contextlib.suppress(OSError):
         for record in first_records(load.path, load.layout, BYTES_LOOKED_AT):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refresh_assets.published.csv_file.dialect import Layout
+from refresh_assets.published.csv_file.header import match_header
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.fence import Guard
 from refresh_assets.published.table.job_key import digest, parts_of
@@ -39,6 +40,11 @@ class Load:
     instead_of: str | None = None
     asked_at: datetime | None = None
     guard: Guard | None = None
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The declared columns in the order of the file. Raises RefreshError where its header has others."""
+        return match_header(self.layout.header, [column.name for column in self.table.published], self.table.file)
 
     @property
     def parts(self) -> dict[str, Any]:

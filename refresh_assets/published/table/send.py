@@ -12,7 +12,6 @@ from psycopg import sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.published.csv_file.header import match_header
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.load import Load
 
@@ -29,29 +28,24 @@ class CopyFailedError(Exception):
         self.into = into
 
 
-def copy_file(conn: Connection, load: Load, into: tuple[str, str], progress: Callable[[int], None]) -> int:
-    """Send the file's rows into a table made in this transaction, and return their number.
+def copy_file(conn: Connection, load: Load, into: tuple[str, str], progress: Callable[[int], None]) -> None:
+    """Send the file's rows into a table made in this transaction.
 
     `into` is the table's schema and name. Raises CopyFailedError where the server does not take a row, RefreshError
-    where the file is not what was hashed.
+    where the file is not what was hashed or has another number of rows than its manifest promises.
     """
-    header = match_header(load.layout.header, [column.name for column in load.table.published], load.table.file)
-    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(header))
+    statement = _STAGE["copy"].format(table=sql.Identifier(*into), columns=compose.names(load.header))
     try:
         with load.path.open("rb") as file, conn.cursor() as cursor:
             with cursor.copy(statement) as copy:
                 _send(file, copy, load, progress)
-            return cursor.rowcount
+            staged = cursor.rowcount
     except OSError as error:
         raise RefreshError(
             f"{load.table.file}: {load.path} can no longer be read ({error.strerror}); run again to fetch it anew"
         ) from error
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         raise CopyFailedError(error, into[1]) from error
-
-
-def check_count(load: Load, staged: int) -> None:
-    """Compare the number of rows in the file with what its manifest promises. Raises RefreshError."""
     if staged != load.rows:
         raise RefreshError(f"staged {staged} rows; the manifest says {load.rows}")
 

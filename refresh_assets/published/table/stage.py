@@ -15,7 +15,7 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.keep import Kept, count_kept, keeps
 from refresh_assets.published.table.load import Load
-from refresh_assets.published.table.send import check_count, copy_file
+from refresh_assets.published.table.send import copy_file
 from refresh_assets.published.table.unique import check_key
 
 TABLE, TRANSFORMED = "refresh_stage", "refresh_transformed"
@@ -54,13 +54,12 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     """
     _ask_for_memory(conn, load)
     conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
-    staged = copy_file(conn, load, ("pg_temp", TABLE), progress)
-    check_count(load, staged)
+    copy_file(conn, load, ("pg_temp", TABLE), progress)
     kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE))
-    checked = not (keyed_target and kept.rows == staged and not load.table.transformed)
+    checked = not (keyed_target and kept.rows == load.rows and not load.table.transformed)
     if checked and not _key_has_expression(load):
         check_key(conn, load.table.key, TABLE)
-    keep = compose.TRUE if kept.rows == staged else keeps(load)
+    keep = compose.TRUE if kept.rows == load.rows else keeps(load)
     if not load.table.transformed:
         return Source(TABLE, keep, kept, checked)
     _transform(conn, load, keep)
