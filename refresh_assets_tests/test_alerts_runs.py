@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -197,6 +200,38 @@ def test_a_retry_that_dagster_gave_up_is_told_at_once(tower: Watchtower) -> None
     tower.look()
     tower.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "false"})
     assert len(tower.told()) == 1
+
+
+@pytest.fixture
+def retrying(tower: Watchtower) -> Iterator[Watchtower]:
+    """Let Dagster retry runs; those that fail before the first look fail in a process that dies before it says so."""
+    configuration = Path(os.environ["DAGSTER_HOME"]) / "dagster.yaml"
+    configuration.write_text(configuration.read_text() + "\nrun_retries: {enabled: true}\n")
+    with dg.DagsterInstance.get() as instance:
+        assert instance.run_retries_enabled
+        yield replace(tower, instance=instance)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(seconds=5), timedelta(hours=3), timedelta(hours=-3)])
+def test_a_failure_is_not_told_before_dagster_says_whether_it_tries_again(
+    tower: Watchtower, retrying: Watchtower, ahead: timedelta
+) -> None:
+    run = tower.create_run()
+    tower.fail(run)
+    dated(tower, run, -ahead)
+    assert retrying.told() == []
+    retrying.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true", AUTO_RETRY_RUN_ID_TAG: "another"})
+    assert retrying.told() == []
+
+
+def test_a_failure_of_which_dagster_never_says_whether_it_tries_again_is_told(
+    tower: Watchtower, retrying: Watchtower
+) -> None:
+    tower.fail(tower.create_run())
+    assert retrying.told() == []
+    tower.sql("UPDATE refresh_alerts.seen_run SET seen_at = seen_at - interval '11 seconds'")
+    assert len(retrying.told()) == 1
+    assert retrying.told() == []
 
 
 # Cancelled runs

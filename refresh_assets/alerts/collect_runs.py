@@ -26,7 +26,7 @@ LATE = timedelta(days=30)
 RETRY_TAG_WITHIN = timedelta(seconds=10)
 RETRY_WITHIN = timedelta(minutes=10)
 PAGE = 500
-_WAITS, _STUMBLED = "waits for its retry", "could not be read"
+_WAITS, _STUMBLED, _UNDECIDED = "waits for its retry", "could not be read", "may be retried"
 _STATUSES = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED]
 
 
@@ -86,7 +86,7 @@ def _pages(look: Look, after: datetime) -> Iterator[Sequence[RunRecord]]:
 def tell_ended(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator[Alert]:
     """Tell of a run unless Dagster has yet to say whether it tries again, and remember that it was told."""
     run = record.dagster_run
-    if _is_undecided(look, record):
+    if _is_undecided(look, run):
         return
     try:
         yield from _of(look, record)
@@ -142,15 +142,12 @@ def _failed_checks(look: Look, record: RunRecord) -> Iterator[Alert]:
         yield look.alert(f"run:{record.dagster_run.run_id}:checks", "check_failed", incident.failed_a_check())
 
 
-def _is_undecided(look: Look, record: RunRecord) -> bool:
+def _is_undecided(look: Look, run: dg.DagsterRun) -> bool:
     """Tell whether Dagster has yet to say if it will try a failed run again."""
-    run = record.dagster_run
-    return (
-        run.status == dg.DagsterRunStatus.FAILURE
-        and look.instance.run_retries_enabled
-        and WILL_RETRY_TAG not in run.tags
-        and timedelta() <= look.now - record.update_timestamp < RETRY_TAG_WITHIN
-    )
+    if run.status != dg.DagsterRunStatus.FAILURE or not look.instance.run_retries_enabled or WILL_RETRY_TAG in run.tags:
+        return False
+    # Not by when it failed: that may be after this look began, and is by the clock of its host.
+    return abs(look.now - look.memory.see(run.run_id, _UNDECIDED)) < RETRY_TAG_WITHIN
 
 
 def _is_to_be_retried(run: dg.DagsterRun) -> bool:

@@ -61,8 +61,10 @@ class Memory:
         rows: Any = self._conn.execute(_MEMORY["seen"], {"run_ids": ids}).fetchall()
         return wanted - set(rows)
 
-    def see(self, run_id: str, state: str) -> None:
-        self._conn.execute(_MEMORY["see"], {"run_id": run_id, "state": state})
+    def see(self, run_id: str, state: str) -> datetime:
+        """Note that a run was seen in a state; return when it was first."""
+        first: datetime = self._one("see", run_id=run_id, state=state)
+        return first.astimezone(timezone.utc)
 
     def seen_as(self, state: str) -> Mapping[str, datetime]:
         """Return when each run was seen in a state; at most a thousand, the earliest first."""

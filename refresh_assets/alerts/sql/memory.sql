@@ -51,7 +51,8 @@ SELECT run_id, state FROM refresh_alerts.seen_run WHERE run_id = ANY (%(run_ids)
 
 -- name: see
 INSERT INTO refresh_alerts.seen_run (run_id, state) VALUES (%(run_id)s, %(state)s)
-ON CONFLICT DO NOTHING
+ON CONFLICT (run_id, state) DO UPDATE SET state = excluded.state
+RETURNING seen_at
 
 -- name: of_state
 SELECT run_id, seen_at FROM refresh_alerts.seen_run WHERE state = %(state)s ORDER BY seen_at LIMIT 1000
