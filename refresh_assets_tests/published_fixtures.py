@@ -14,7 +14,10 @@ import psycopg
 import pytest
 
 from refresh_assets.postgres.connect import connect
+from refresh_assets.published.csv_file import dialect
 from refresh_assets.published.csv_file.dialect import scan
+from refresh_assets.published.csv_file.file_format import BLOCK
+from refresh_assets.published.table import parts
 from refresh_assets.published.table.declaration import Column, RowFilter, Table
 from refresh_assets.published.table.load import Load, Result
 from refresh_assets.published.table.replace import replace
@@ -54,6 +57,8 @@ class Desk:
     settings: PostgresSettings
     folder: Path
     admin: psycopg.Connection[Any]
+    block_size: int = BLOCK
+    """Bytes in which files are scanned: a file can be cut once in each of them."""
 
     def load(self, content: str | bytes | Sequence[Sequence[str]], table: Table = BOOKS, **changes: Any) -> Load:
         """Return the load of a file with this content, promised as it is."""
@@ -61,7 +66,7 @@ class Desk:
             content = csv_text(content, [column.name for column in table.published])
         path = self.folder / table.file
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        layout = scan(path, table.file)
+        layout = scan(path, table.file, block_size=self.block_size)
         allowed = table.filter.values if table.filter else None
         return altered(Load(table, "etl", path, layout, layout.sha256, layout.rows, allowed), **changes)
 
@@ -87,6 +92,13 @@ class Desk:
                 "SELECT * FROM etl.refresh_loads",
             )
         ]
+
+
+def by_small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch, pages: int = 12) -> None:
+    """Let small files be sent piece by piece, in pieces for so many pages of a table."""
+    monkeypatch.setattr(parts, "PART_PAGES", pages)
+    monkeypatch.setattr(dialect, "CUT_BYTES", 1)
+    desk.block_size = 256
 
 
 @pytest.fixture

@@ -8,15 +8,17 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.table import parts
-from refresh_assets_tests.published_fixtures import SHELF, Desk
+from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_parts
 
 Rows = list[tuple[Any, ...]]
 ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
 
 
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_PAGES", 4)
+@pytest.fixture(autouse=True, params=["piece by piece", "staged whole"])
+def small_parts(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_PAGES", 12)
+    if request.param == "piece by piece":
+        by_small_parts(desk, monkeypatch)
 
 
 def changed(rows: Rows, *keys: int) -> Rows:
@@ -51,6 +53,7 @@ NEW: Rows = [("0", "new", "", "open"), ("5000", "new", "", "open")]
 )
 def test_what_differs_is_found_wherever_the_rows_stand(desk: Desk, rows: Rows) -> None:
     desk.run(ROWS, SHELF)
+    desk.admin.execute("VACUUM etl.shelf")
     new = [(*row[:2], "last word", row[3]) if row[0] == "1100" else row for row in rows]
     result = desk.run(new, SHELF)
     before, after = ({int(row[0]): row[1:] for row in some} for some in (ROWS, new))
@@ -64,6 +67,7 @@ def test_what_differs_is_found_wherever_the_rows_stand(desk: Desk, rows: Rows) -
 
 def test_rows_that_did_not_change_are_not_written_again(desk: Desk) -> None:
     desk.run(ROWS, SHELF)
+    desk.admin.execute("VACUUM etl.shelf")
     seen = "SELECT count(*) FROM etl.shelf WHERE xmin::text <> (SELECT min(xmin::text) FROM etl.shelf)"
     desk.run([*changed(ROWS, 7)[300:], *changed(ROWS, 7)[:300]], SHELF)
     assert desk.value(seen) == 1
@@ -73,6 +77,7 @@ def test_rows_that_did_not_change_are_not_written_again(desk: Desk) -> None:
 @pytest.mark.parametrize("title", ["title 3", "other"])
 def test_a_key_repeated_in_another_part_is_told(desk: Desk, copies: tuple[int, int], title: str) -> None:
     desk.run(ROWS, SHELF)
+    desk.admin.execute("VACUUM etl.shelf")
     rows = changed(without(ROWS, 3), 1100)
     for place in copies:
         rows.insert(place, ("3", title, "x" * 100, "open"))
@@ -86,10 +91,12 @@ def test_a_table_whose_own_key_is_not_unique_is_compared_whole(desk: Desk) -> No
     desk.admin.execute("CREATE SCHEMA etl")
     desk.admin.execute("CREATE TABLE etl.shelf (id int NOT NULL, title text, note text, kind text)")
     desk.run(ROWS, SHELF)
+    desk.admin.execute("VACUUM etl.shelf")
     assert desk.run([*changed(ROWS, 7)[300:], *changed(ROWS, 7)[:300]], SHELF).changed == 1
 
 
 def test_a_server_that_cannot_read_in_parts_compares_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "TID_RANGE_SCANS", 10**9)
     desk.run(ROWS, SHELF)
+    desk.admin.execute("VACUUM etl.shelf")
     assert desk.run(changed(ROWS, 7), SHELF).changed == 1

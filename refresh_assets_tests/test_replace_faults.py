@@ -19,7 +19,7 @@ from refresh_assets.published.table import keep
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.replace import ATTEMPTS, replace
 from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
-from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
+from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk, by_small_parts
 
 NEXT = [("1", "Tides", "new"), ("3", "Marsh", ""), ("4", "Heath", ""), ("5", "Fen", "")]
 
@@ -105,6 +105,27 @@ def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(
         statement += 1
     assert statement > 15  # the transaction has that many statements at least
     assert len(desk.rows("etl.shelf")) == (4 if kinds == "open" else 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_large_load_cut_before_any_statement_leaves_all_as_it_was(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, *, emptied: bool
+) -> None:
+    by_small_parts(desk, monkeypatch, 20)
+    rows = [(str(number), f"title {number}", "x" * 300) for number in range(1, 1001)]
+    desk.run(rows)
+    desk.admin.execute("TRUNCATE etl.books" if emptied else "VACUUM etl.books")
+    rows[500] = ("501", "another", "")
+    before = desk.picture()
+    statement = 1
+    while run_killed_at(desk, statement, rows):
+        assert desk.picture() == before, f"something changed when cut before statement {statement}"
+        assert desk.value(LOCKS_HELD) == 0
+        assert desk.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'refresh_%' AND relpersistence = 't'") == 0
+        statement += 1
+    assert statement > 30  # the file has three pieces
+    assert desk.value("SELECT count(*) FROM etl.books WHERE title = 'another'") == 1
 
 
 def test_a_held_advisory_lock_means_locked_and_nothing_is_done(desk: Desk) -> None:

@@ -10,21 +10,29 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from refresh_assets.published.csv_file.fault import Walk, fault_error, find_fault
 from refresh_assets.published.csv_file.fields import split_fields
 from refresh_assets.published.csv_file.file_format import BLOCK, FileFormatError, blocks, newline_of, quoted
 from refresh_assets.published.csv_file.signature import other_format
 
-__all__ = ["HEADER_LIMIT", "FileFormatError", "Layout", "scan"]
+__all__ = ["HEADER_LIMIT", "Cut", "FileFormatError", "Layout", "scan"]
 
 HEADER_LIMIT = 1024 * 1024
+CUT_BYTES = 4 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 # What may stand beside the quotes of a field; nothing, where a quote is doubled.
 _BESIDE_QUOTE = frozenset((b"", b",", b"\r", b"\n"))
 _OUT_OF_PLACE = re.compile(rb'[^,\r\n"]"|"[^,\r\n"]')
 _LONGEST_SEARCH = len(b"\r\n\\.\r\n")
+
+
+class Cut(NamedTuple):
+    """A byte of the file at which a row begins, and the number of rows before it."""
+
+    offset: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,8 @@ class Layout:
 
     `header` are the names as found, `data_offset` the byte at which the first row begins, `line_end` LF, CRLF or CR,
     `header_lines` the physical lines of the header, `rows` the records after it, `bytes` the size of the file and
-    `sha256` the lower-case hex digest of exactly the bytes that were checked.
+    `sha256` the lower-case hex digest of exactly the bytes that were checked. `cuts`, 4 MiB or more apart, are where a
+    large file can be cut.
     """
 
     header: tuple[str, ...]
@@ -43,6 +52,7 @@ class Layout:
     rows: int
     bytes: int
     sha256: str
+    cuts: tuple[Cut, ...] = ()
 
 
 def scan(path: Path, name: str, *, block_size: int = BLOCK) -> Layout:
@@ -68,6 +78,8 @@ def scan(path: Path, name: str, *, block_size: int = BLOCK) -> Layout:
         rows=rows.count,
         bytes=rows.offset,
         sha256=digest.hexdigest(),
+        # Behind the last row none begins.
+        cuts=tuple(cut for cut in rows.cuts if cut.offset < rows.offset),
     )
 
 
@@ -133,6 +145,8 @@ class _Rows:
         self.count = 0
         self.offset = offset
         self.start = offset
+        self.cuts: list[Cut] = []
+        self._last_cut = offset
         self._line_end = line_end
         # Faster than `in`, which steps through every byte.
         self._blank_line = re.compile(line_end * 2)
@@ -153,6 +167,9 @@ class _Rows:
         self._inside ^= len(parts) % 2 == 0
         self.offset += len(block)
         self._note_start(parts)
+        if self.start >= self._last_cut + CUT_BYTES:
+            self._last_cut = self.start
+            self.cuts.append(Cut(self.start, self.count))
         return True
 
     def finish(self) -> bool:

@@ -1,7 +1,12 @@
-"""What differs between the staged rows and the table, found in one pass and kept in `pg_temp.refresh_delta`."""
+"""What differs between the staged rows and the table, found in one pass and kept in `pg_temp.refresh_delta`.
+
+Two large tables are compared part by part, since both stand about in the order of the file: joined whole they would be
+written to disk and read again.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
@@ -21,18 +26,12 @@ def find_delta(conn: Connection, source: Source, pieces: Pieces, *, keyed: bool)
     """Fill `pg_temp.refresh_delta`: a row for each key that was added, changed or removed.
 
     `pieces` are those of the statement `compare`, over the whole source and target, and `delta_key`, which finds a row
-    of the delta in the target; `keyed` tells that no key stands in two rows of the target. Two large tables are
-    compared part by part, since both stand about in the order of the file: joined whole they would be written to disk
-    and read again.
+    of the delta in the target; `keyed` tells that no key stands in two rows of the target.
     """
     parts = _parts(conn, source, pieces) if keyed and can_be_read_in_parts(conn) else 1
-    if parts > 1 and _compare_parts(conn, source, pieces, parts):
-        apart = pieces | {
-            "source": sql.Identifier("pg_temp", "refresh_parts"),
-            "keep": _APPLY["added_apart"],
-            "target": _APPLY["removed_apart"].format(**pieces),
-        }
-        conn.execute(_APPLY["parts_together"].format(compare=_APPLY["compare"].format(**apart)))
+    comparison = PartwiseComparison(conn, pieces)
+    if parts > 1 and _compare_parts(comparison, source, parts):
+        comparison.finish()
     else:
         conn.execute(_APPLY["delta"].format(compare=_APPLY["compare"].format(**pieces)))
 
@@ -42,22 +41,53 @@ def _parts(conn: Connection, source: Source, pieces: Pieces) -> int:
     return count_parts(max(pages, count_pages(conn, source.name))) if pages else 1
 
 
-def _compare_parts(conn: Connection, source: Source, pieces: Pieces, parts: int) -> bool:
+def _compare_parts(comparison: PartwiseComparison, source: Source, parts: int) -> bool:
     """Compare part by part; tell whether that was worth while, else nothing is kept of it."""
+    conn, pieces = comparison.conn, comparison.pieces
     sources = split(count_pages(conn, source.name), parts)
     targets = split(count_pages(conn, pieces["target"]), parts)
     for number, (source_pages, target_pages) in enumerate(zip(sources, targets, strict=True), start=1):
-        part = pieces | {
-            "keep": _of_pages("source_part", source_pages, keep=pieces["keep"]),
-            "target": _of_pages("target_part", target_pages, target=pieces["target"]),
-        }
-        statement = _APPLY["first_part" if number == 1 else "next_part"]
-        conn.execute(statement.format(compare=_APPLY["compare"].format(**part)))
-        row: Any = conn.execute(_APPLY["apart"]).fetchone()
-        if row[0] * MOST_APART > source.rows * number // parts * 2:
+        comparison.compare(_of_pages("source_part", source_pages, keep=pieces["keep"]), target_pages)
+        if not comparison.in_one_order(source.rows * number // parts):
             conn.execute(_APPLY["forget_parts"])
             return False
     return True
+
+
+@dataclass
+class PartwiseComparison:
+    """Parts of the source compared with those parts of the target where most of their rows must be.
+
+    What found no partner there is left for the end. `pieces` are those of `find_delta`.
+    """
+
+    conn: Connection
+    pieces: Pieces
+    _begun: bool = False
+
+    def compare(self, keep: sql.Composable, pages: Pages) -> None:
+        """Compare the source's rows that meet the condition `keep` with the target's on these pages."""
+        part = self.pieces | {
+            "keep": keep,
+            "target": _of_pages("target_part", pages, target=self.pieces["target"]),
+        }
+        statement = _APPLY["next_part" if self._begun else "first_part"]
+        self.conn.execute(statement.format(compare=_APPLY["compare"].format(**part)))
+        self._begun = True
+
+    def in_one_order(self, rows: int) -> bool:
+        """Tell whether most of the source's rows, so many of which were compared, met their partners."""
+        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
+        return bool(row[0] * MOST_APART <= rows * 2)
+
+    def finish(self) -> None:
+        """Let those meet that were in different parts, and fill `pg_temp.refresh_delta`."""
+        apart = self.pieces | {
+            "source": sql.Identifier("pg_temp", "refresh_parts"),
+            "keep": _APPLY["added_apart"],
+            "target": _APPLY["removed_apart"].format(**self.pieces),
+        }
+        self.conn.execute(_APPLY["parts_together"].format(compare=_APPLY["compare"].format(**apart)))
 
 
 def _of_pages(statement: str, pages: Pages, **pieces: sql.Composable) -> sql.Composed:

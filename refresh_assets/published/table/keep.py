@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +58,11 @@ def seems_to_leave_out(load: Load) -> bool:
     return False
 
 
-def count_kept(conn: Connection, load: Load, table: sql.Identifier) -> Kept:
-    """Count the published rows, which stand in the table, by the values of the filter's column."""
+def count_kept(conn: Connection, load: Load, table: sql.Identifier, rows: int) -> Kept:
+    """Count the published rows, so many of which stand in the table, by the values of the filter's column."""
     if load.table.filter is None:
-        return Kept(load.rows, ())
-    rows: list[Any] = conn.execute(
+        return Kept(rows, ())
+    found: list[Any] = conn.execute(
         _STAGE["count_values"].format(
             table=table,
             found=_filter_value(load.table.filter),
@@ -69,8 +71,18 @@ def count_kept(conn: Connection, load: Load, table: sql.Identifier) -> Kept:
             most=sql.Literal(VALUES_COUNTED),
         )
     ).fetchall()
-    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in rows)
-    return Kept((rows[0][3] or 0) if rows else 0, counts)
+    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in found)
+    return Kept((found[0][3] or 0) if found else 0, counts)
+
+
+def together(some: Iterable[Kept]) -> Kept:
+    """Return what was kept of several parts of a file, of which nothing was left out."""
+    rows, values = 0, Counter[str]()
+    for kept in some:
+        rows += kept.rows
+        values.update({count.value: count.rows for count in kept.filter_counts if count.value is not None})
+    most = sorted(values.items(), key=lambda item: (-item[1], item[0]))
+    return Kept(rows, tuple(FilterCount(value, count, kept=True) for value, count in most))
 
 
 def _filter_value(row_filter: RowFilter) -> sql.Composed:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import tenacity
@@ -14,6 +15,7 @@ from psycopg import errors
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
 from refresh_assets.published.table import history
+from refresh_assets.published.table.by_parts import Watch, take_by_parts
 from refresh_assets.published.table.explain import explain
 from refresh_assets.published.table.fill import fill
 from refresh_assets.published.table.guards import ShrinkRefusedError, check_shrink
@@ -22,10 +24,10 @@ from refresh_assets.published.table.job_key import changed_parts
 from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Load, Outcome, Result
 from refresh_assets.published.table.send import CopyFailedError
-from refresh_assets.published.table.stage import Source, stage
+from refresh_assets.published.table.stage import stage
 from refresh_assets.published.table.standing import Standing
-from refresh_assets.published.table.target import Changes, Target
-from refresh_assets.published.table.unique import RepeatedKeyError, check_key
+from refresh_assets.published.table.target import Taken, Target
+from refresh_assets.published.table.unique import RepeatedKeyError
 
 ATTEMPTS = 5
 _log = logging.getLogger(__name__)
@@ -117,18 +119,10 @@ class _Replace:
         return self._load(standing)
 
     def _load(self, standing: Standing) -> Result:
-        new = not self.target.exists()
-        kept, source = self._take_in(new=new)
-        self.phases.end("stage")
-        self.target.lock()
-        rows_before = 0 if new else self.target.count()
-        drift = standing.drift_of(rows_before)
         parts = changed_parts(standing.state.parts, self.load.parts) if standing.state else ()
-        if not self.load.accept_shrink:
-            # Rows that came in behind the last load are no reason to refuse to load it again.
-            before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
-            self._check_shrink(kept, source, before, parts, standing.last.rows_staged if standing.last else None)
-        changes = self._apply(source, rows_before, new=new) if source else self.target.filled(kept.rows)
+        taken = self._take_in(partial(self._check_shrink, standing, parts))
+        kept, changes = taken.kept, taken.changes
+        drift = standing.drift_of(taken.rows_before)
         fingerprint = self._verify(kept)
         counts = Counts(self.load.rows, kept.rows, changes.added, changes.changed, changes.removed)
         load_id, loaded_at = history.write(self.conn, self.load, counts, fingerprint, drifted=drift is not None)
@@ -152,30 +146,40 @@ class _Replace:
             samples=changes.samples,
         )
 
-    def _take_in(self, *, new: bool) -> tuple[Kept, Source | None]:
-        """Send the file to the server: into a table that is not there yet, where that can be, else into a stage."""
-        filled = fill(self.conn, self.load, self.target, self.progress) if new else None
-        if filled:
-            return filled, None
-        if new:
+    def _take_in(self, check: Callable[[Kept, int], None]) -> Taken:
+        """Make the table equal to the file: without a stage, piece by piece, or by staging it whole."""
+        if self.target.exists():
+            taken = take_by_parts(self.conn, self.load, self.target, Watch(check, self.progress, self.phases.end))
+            return taken or self._by_stage(check, new=False)
+        filled = fill(self.conn, self.load, self.target, self.progress)
+        if filled is None:
             self.target.create()
+            return self._by_stage(check, new=True)
+        self.phases.end("stage")
+        check(filled, 0)
+        return Taken(filled, self.target.filled(filled.rows), 0)
+
+    def _by_stage(self, check: Callable[[Kept, int], None], *, new: bool) -> Taken:
         keyed = not new and self.target.shows_repeated_keys()
         source = stage(self.conn, self.load, self.progress, keyed_target=keyed)
-        return source.kept, source
-
-    def _apply(self, source: Source, rows_before: int, *, new: bool) -> Changes:
-        return self.target.replace(source, rows_before, new=new, compared=lambda: self.phases.end("compare"))
-
-    def _check_shrink(
-        self, kept: Kept, source: Source | None, before: int, parts: Sequence[str], staged_before: int | None
-    ) -> None:
+        self.phases.end("stage")
+        self.target.lock()
+        rows_before = 0 if new else self.target.count()
         try:
-            check_shrink(self.load, kept, before, parts, staged_before)
+            check(source.kept, rows_before)
         except ShrinkRefusedError:
             # A file with repeated keys is not sound, which is to be told first.
-            if source and not source.key_checked:
-                check_key(self.conn, self.load.table.key, source.table)
+            source.check_key(self.conn, self.load.table.key)
             raise
+        changes = self.target.replace(source, rows_before, new=new, compared=lambda: self.phases.end("compare"))
+        return Taken(source.kept, changes, rows_before)
+
+    def _check_shrink(self, standing: Standing, parts: Sequence[str], kept: Kept, rows_before: int) -> None:
+        if self.load.accept_shrink:
+            return
+        # Rows that came in behind the last load are no reason to refuse to load it again.
+        before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
+        check_shrink(self.load, kept, before, parts, standing.last.rows_staged if standing.last else None)
 
     def _verify(self, kept: Kept) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -15,26 +15,32 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.keep import Kept, count_kept, keeps
 from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.parts import PAGE_BYTES
 from refresh_assets.published.table.send import copy_file
 from refresh_assets.published.table.unique import check_key
 
 TABLE, TRANSFORMED = "refresh_stage", "refresh_transformed"
 MEMORY_BYTES = 1 << 28
-PAGE_BYTES = 8192
 _STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
+
+
+class PartOnlyError(Exception):
+    """All published rows must be looked at, and only a part of them stands in the stage."""
 
 
 @dataclass(frozen=True)
 class Source:
     """The rows that the target shall hold: those of a temporary table that meet the condition `keep`.
 
-    `key_checked` tells whether the key is known to be unique among all published rows.
+    `key_checked` tells whether the key is known to be unique among all published rows, `whole` that all of them stand
+    in the table, and not one part after the other.
     """
 
     table: str
     keep: sql.Composable
     kept: Kept
     key_checked: bool
+    whole: bool = True
 
     @property
     def name(self) -> sql.Identifier:
@@ -44,6 +50,14 @@ class Source:
     def rows(self) -> int:
         return self.kept.rows
 
+    def check_key(self, conn: Connection, key: Sequence[str]) -> None:
+        """Look for repeated keys among all published rows. Raises RepeatedKeyError, and PartOnlyError."""
+        if self.key_checked:
+            return
+        if not self.whole:
+            raise PartOnlyError
+        check_key(conn, key, self.table)
+
 
 def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keyed_target: bool) -> Source:
     """Copy the file into a temporary table and return the rows to keep.
@@ -52,10 +66,9 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
     RepeatedKeyError where a row is not sound.
     """
-    _ask_for_memory(conn, load)
-    conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
+    create_stage(conn, load, load.layout.bytes)
     copy_file(conn, load, ("pg_temp", TABLE), progress)
-    kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE))
+    kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE), load.rows)
     checked = not (keyed_target and kept.rows == load.rows and not load.table.transformed)
     if checked and not _key_has_expression(load):
         check_key(conn, load.table.key, TABLE)
@@ -68,12 +81,22 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     return Source(TRANSFORMED, compose.TRUE, kept, checked)
 
 
-def _ask_for_memory(conn: Connection, load: Load) -> None:
+def create_stage(conn: Connection, load: Load, size: int) -> None:
+    """Make the empty stage for so many bytes of the file at a time."""
+    _ask_for_memory(conn, size)
+    conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
+
+
+def empty_stage(conn: Connection) -> None:
+    conn.execute(_STAGE["empty"])
+
+
+def _ask_for_memory(conn: Connection, size: int) -> None:
     """Let the stage be kept in the server's memory where it may fit, since it is read several times."""
-    if load.layout.bytes > MEMORY_BYTES:
+    if size > MEMORY_BYTES:
         # It goes to disk whatever it is given.
         return
-    pages = min(2 * load.layout.bytes, MEMORY_BYTES) // PAGE_BYTES
+    pages = min(2 * size, MEMORY_BYTES) // PAGE_BYTES
     # A session cannot change it any more once it has used a temporary table; then it is as it is.
     with contextlib.suppress(psycopg.errors.InvalidParameterValue), conn.transaction():
         conn.execute(_STAGE["memory"].format(pages=sql.Literal(pages)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.delta import find_delta
+from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Row, Samples
-from refresh_assets.published.table.parts import can_be_read_in_parts, count_pages, count_parts, split
+from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, count_parts, split
 from refresh_assets.published.table.stage import Source
 from refresh_assets.published.table.unique import RepeatedKeyError, check_key
 
@@ -33,6 +35,15 @@ class Changes:
     changed: int
     removed: int
     samples: Samples
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the table, which had so many rows before, took in of the published ones, and what that changed."""
+
+    kept: Kept
+    changes: Changes
+    rows_before: int
 
 
 class _FoundColumn(NamedTuple):
@@ -121,12 +132,26 @@ class Target:
         """
         cast_target = self.check_columns(source)
         self.conn.execute(_SESSION["sort_memory"])
+        with self.taking_rows():
+            if rows_before:
+                find_delta(
+                    self.conn,
+                    source,
+                    self.delta_pieces(source, cast_target),
+                    keyed=self.unique_index() is not None,
+                )
+                changes = self.apply_delta(source, rows_before, compared)
+            else:
+                changes = self._insert(source, new=new)
+        if cast_target or self._may_alter_rows():
+            self._check_content(source, cast_target)
+        return changes
+
+    @contextlib.contextmanager
+    def taking_rows(self) -> Iterator[None]:
+        """Write to the table, and have its constraints looked at. Raises RefreshError where it does not take a row."""
         try:
-            changes = (
-                self._apply_delta(source, cast_target, rows_before, compared)
-                if rows_before
-                else self._insert(source, new=new)
-            )
+            yield
             # What is deferred to the commit must not come behind the look at what was written.
             self.conn.execute(_APPLY["constraints_now"])
         except (errors.IntegrityError, errors.DatatypeMismatch, errors.UndefinedFunction) as error:
@@ -136,9 +161,10 @@ class Target:
                 + "; nothing was loaded. A constraint of your own that only the way to the new rows breaks can be made "
                 "DEFERRABLE INITIALLY DEFERRED"
             ) from error
-        if cast_target or self._may_alter_rows():
-            self._check_content(source, cast_target)
-        return changes
+
+    def stores_what_is_sent(self, source: Source) -> bool:
+        """Tell whether a row of the source, once written, is that very row. Raises RefreshError as `check_columns`."""
+        return not self.check_columns(source) and not self._may_alter_rows()
 
     def check_columns(self, source: Source | None = None) -> frozenset[str]:
         """Return the columns whose type in the table is not that of the source.
@@ -186,54 +212,56 @@ class Target:
                     # What is repeated now was made so by a trigger, not by the publisher.
                     self.add_key()
         except errors.UniqueViolation:
-            if not source.key_checked:
-                check_key(self.conn, self.table.key, source.table)
+            source.check_key(self.conn, self.table.key)
             raise
         return self.filled(added)
 
     def _insert_all(self, source: Source, *, in_parts: bool) -> int:
-        """Insert the source's rows; return their number.
+        """Insert the source's rows; return their number."""
+        if not in_parts or not can_be_read_in_parts(self.conn):
+            return self.conn.execute(_APPLY["insert_all"].format(**self._insert_pieces(source))).rowcount
+        pages = count_pages(self.conn, source.name)
+        return sum(self.insert_part(source, part) for part in split(pages, count_parts(pages)))
 
-        In parts, each in the order of the key: so an index is written page after page and not all over, and the rows
-        yet stay about in the order of the file, in which they will be compared with the next one.
+    def insert_part(self, source: Source, part: Pages) -> int:
+        """Insert the source's rows on these pages in the order of the key; return their number.
+
+        So an index is written page after page and not all over, and the rows yet stay about in the order of the file,
+        in which they will be compared with the next one.
         """
-        pieces: dict[str, sql.Composable] = {
+        statement = _APPLY["insert_part"].format(
+            **self._insert_pieces(source), first=part.first, behind=part.behind, key=compose.names(self.table.key)
+        )
+        return self.conn.execute(statement).rowcount
+
+    def _insert_pieces(self, source: Source) -> dict[str, sql.Composable]:
+        return {
             "target": self.name,
             "columns": compose.names(self._columns),
             "source": source.name,
             "keep": source.keep,
         }
-        if not in_parts or not can_be_read_in_parts(self.conn):
-            return self.conn.execute(_APPLY["insert_all"].format(**pieces)).rowcount
-        pages = count_pages(self.conn, source.name)
-        key = compose.names(self.table.key)
-        return sum(
-            self.conn.execute(
-                _APPLY["insert_part"].format(**pieces, first=part.first, behind=part.behind, key=key)
-            ).rowcount
-            for part in split(pages, count_parts(pages))
-        )
 
-    def _apply_delta(
-        self, source: Source, cast_target: frozenset[str], rows_before: int, compared: Callable[[], None]
-    ) -> Changes:
-        key, rest = self.table.key, [name for name in self._columns if name not in self.table.key]
+    def delta_pieces(self, source: Source, cast_target: frozenset[str] = frozenset()) -> dict[str, sql.Composable]:
+        """Return the pieces of SQL by which `find_delta` compares the source with the table."""
+        key, rest = self.table.key, self._rest
         columns = compose.COMMA.join(
             [
                 *(sql.SQL("coalesce(source.{0}, target.{0}) AS {0}").format(sql.Identifier(k)) for k in key),
                 *(compose.name(name, "source") for name in rest),
             ]
         )
-        find_delta(
-            self.conn,
-            source,
-            {
-                "columns": columns,
-                "delta_key": compose.same_key(key, "target", "delta"),
-                **self._join(source, cast_target),
-            },
-            keyed=self.unique_index() is not None,
-        )
+        return {
+            "columns": columns,
+            "delta_key": compose.same_key(key, "target", "delta"),
+            **self._join(source, cast_target),
+        }
+
+    def apply_delta(self, source: Source, rows_before: int, compared: Callable[[], None]) -> Changes:
+        """Make the changes that stand in `pg_temp.refresh_delta`; `compared` is called before.
+
+        Raises RepeatedKeyError, PartOnlyError.
+        """
         added, changed, removed = self._fetch("delta_counts")
         if not source.key_checked:
             self._check_key(source, each_met_its_own=source.rows - added == rows_before - removed)
@@ -241,11 +269,10 @@ class Target:
         compared()
         try:
             with self.conn.transaction():
-                self._change(source, key, rest)
+                self._change(source)
         except errors.UniqueViolation:
             # Of two staged rows with one key, one has met the table's row and the other, in another part, has not.
-            if not source.key_checked:
-                check_key(self.conn, self.table.key, source.table)
+            source.check_key(self.conn, self.table.key)
             raise
         return Changes(added, changed, removed, samples)
 
@@ -261,9 +288,10 @@ class Target:
                 pass
             else:
                 return
-        check_key(self.conn, self.table.key, source.table)
+        source.check_key(self.conn, self.table.key)
 
-    def _change(self, source: Source, key: tuple[str, ...], rest: list[str]) -> None:
+    def _change(self, source: Source) -> None:
+        key, rest = self.table.key, self._rest
         delta_key = compose.same_key(key, "target", "delta")
         self.conn.execute(_APPLY["delete"].format(target=self.name, delta_key=delta_key))
         # A key may be equal and yet written otherwise: 1.0 and 1.00.
@@ -334,6 +362,11 @@ class Target:
     @property
     def _columns(self) -> list[str]:
         return [column.name for column in self.table.columns]
+
+    @property
+    def _rest(self) -> list[str]:
+        """The columns that are not part of the key."""
+        return [name for name in self._columns if name not in self.table.key]
 
     def _literal(self, name: sql.Identifier) -> sql.Literal:
         return sql.Literal(name.as_string(self.conn))

@@ -6,6 +6,9 @@ WHERE name = 'temp_buffers'
 -- name: create
 CREATE TEMPORARY TABLE refresh_stage ({columns}) ON COMMIT DROP
 
+-- name: empty
+TRUNCATE pg_temp.refresh_stage
+
 -- name: copy
 -- Frozen, which a table may be that nobody else sees yet: its rows need not be written once more to say so.
 COPY {table} ({columns}) FROM STDIN (FORMAT csv, FREEZE)
