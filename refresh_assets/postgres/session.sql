@@ -26,6 +26,12 @@ SELECT
     set_config('bytea_output', 'hex', true),
     set_config('xmloption', 'content', true)
 
+-- name: part_memory
+-- What a hash table may take by sort_memory, which the server doubles: so much does a part of a table need to be sorted.
+SELECT set_config(name, greatest(setting::bigint, 262144)::text, true)
+FROM pg_settings
+WHERE name = 'work_mem'
+
 -- name: sort_memory
 SELECT set_config(name, greatest(setting::bigint, 131072)::text, true)
 FROM pg_settings

@@ -229,6 +229,7 @@ class Target:
         So an index is written page after page and not all over, and the rows yet stay about in the order of the file,
         in which they will be compared with the next one.
         """
+        self.conn.execute(_SESSION["part_memory"])
         statement = _APPLY["insert_part"].format(
             **self._insert_pieces(source), first=part.first, behind=part.behind, key=compose.names(self.table.key)
         )
