@@ -93,6 +93,30 @@ def test_an_empty_table_is_filled_piece_by_piece(desk: Desk) -> None:
     assert desk.value("SELECT count(*) FROM etl.shelf") == len(ROWS)
 
 
+@pytest.mark.parametrize("looked_at", [keep.BYTES_LOOKED_AT, 1], ids=["looked at", "tried"])
+def test_a_table_that_is_not_there_yet_is_filled_piece_by_piece_where_rows_are_left_out(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    monkeypatch.setattr(keep, "BYTES_LOOKED_AT", looked_at)
+    assert staged_at_the_end(desk, with_row(7, kind="closed")) == 0
+    assert [row[0] for row in desk.rows("etl.shelf")] == [n for n in range(1, 1501) if n != 7]
+    assert desk.value("SELECT count(*) FROM pg_index WHERE indrelid = 'etl.shelf'::regclass AND indisprimary") == 1
+
+
+@pytest.mark.parametrize("kinds", [("open", "open"), ("closed", "closed"), ("open", "closed"), ("closed", "open")])
+@pytest.mark.parametrize("places", [(20, 21), (20, 1400), (1400, 1401)])
+def test_a_key_repeated_in_a_table_that_is_not_there_yet_is_told_by_its_lines(
+    desk: Desk, kinds: tuple[str, str], places: tuple[int, int]
+) -> None:
+    rows = with_row(7, kind="closed")
+    for place, kind in zip(places, kinds, strict=True):
+        rows.insert(place - 1, ("5000", "again", "", kind))
+    lines = ", ".join(f"line {place + 1}" for place in places)
+    with pytest.raises(RefreshError, match=f"not unique: '5000' on {lines}"):
+        desk.run(rows, SHELF)
+    assert desk.value("SELECT to_regclass('etl.shelf')") is None
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("first", [True, False], ids=["first load", "another load"])
 def test_line_ends_in_quotes_are_no_ends_of_rows(desk: Desk, end: str, *, first: bool) -> None:
@@ -117,6 +141,34 @@ def test_the_filters_values_are_counted_over_all_pieces(desk: Desk) -> None:
     result = desk.run(with_row(1, title="another"), SHELF)
     assert (result.rows_staged, result.rows, result.changed) == (1500, 1500, 1)
     assert result.filter_counts == (FilterCount("open", 1000, kept=True), FilterCount("free", 500, kept=True))
+
+
+@pytest.mark.parametrize("kind", ["closed", "", "opened"])
+@pytest.mark.parametrize("emptied", [True, False])
+def test_rows_that_are_left_out_are_left_out_piece_by_piece(desk: Desk, kind: str, *, emptied: bool) -> None:
+    fill(desk)
+    if emptied:
+        desk.admin.execute("TRUNCATE etl.shelf")
+    rows = [(*row[:3], kind) if int(row[0]) % 10 == 0 else row for row in ROWS]
+    assert staged_at_the_end(desk, rows) == 0
+    assert [row[0] for row in desk.rows("etl.shelf")] == [n for n in range(1, 1501) if n % 10]
+    assert desk.value("SELECT rows_staged - rows_kept FROM etl.refresh_loads ORDER BY load_id DESC LIMIT 1") == 150
+    # And they come back.
+    assert staged_at_the_end(desk, ROWS) == 0
+    assert len(desk.rows("etl.shelf")) == 1500
+
+
+def test_the_most_frequent_values_of_all_pieces_are_told_of_rows_left_out(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep, "VALUES_COUNTED", 4)
+    fill(desk)
+    rows = [(*row[:3], f"odd {int(row[0]) % 50}") if int(row[0]) % 5 == 0 else row for row in ROWS]
+    rows[20:26] = [(*row[:3], " odd 5 ") for row in rows[20:26]]
+    result = desk.run(rows, SHELF)
+    assert result.rows_staged == 1500
+    assert result.rows == result.filter_counts[0].rows + result.filter_counts[1].rows
+    assert result.filter_counts[2:] == (FilterCount("odd 5", 36, kept=False), FilterCount("odd 0", 30, kept=False))
 
 
 def test_progress_goes_on_from_piece_to_piece(desk: Desk) -> None:
@@ -155,17 +207,16 @@ def test_a_table_that_is_not_as_declared_has_the_file_staged_whole(desk: Desk, m
     assert staged_at_the_end(desk, with_row(700, title="another")) == 1500
 
 
-@pytest.mark.parametrize("kind", ["closed", "", "opened"])
-def test_rows_that_are_left_out_have_the_file_staged_whole(desk: Desk, kind: str) -> None:
-    fill(desk)
-    assert staged_at_the_end(desk, with_row(1400, kind=kind)) == 1500
-    assert desk.value("SELECT count(*) FROM etl.shelf") == 1499
-    assert desk.value("SELECT rows_kept FROM etl.refresh_loads ORDER BY load_id DESC LIMIT 1") == 1499
-
-
 def test_rows_in_another_order_have_the_file_staged_whole(desk: Desk) -> None:
     fill(desk)
     assert staged_at_the_end(desk, with_row(700, title="another")[::-1]) == 1500
+
+
+def test_rows_left_out_in_one_place_have_the_file_staged_whole(desk: Desk) -> None:
+    fill(desk)
+    rows = [(str(int(row[0]) + 10_000), row[1], "y" * 300, "closed") for row in ROWS] + ROWS
+    assert staged_at_the_end(desk, rows) == 3000
+    assert desk.value("SELECT count(*) FROM etl.shelf") == 1500
 
 
 def test_columns_made_by_expressions_have_the_file_staged_whole(desk: Desk) -> None:
@@ -174,12 +225,6 @@ def test_columns_made_by_expressions_have_the_file_staged_whole(desk: Desk) -> N
     fill(desk, table)
     assert staged_at_the_end(desk, with_row(700, title="another"), table) == 1500
     assert desk.value("SELECT title FROM etl.shelf WHERE id = 700") == "ANOTHER"
-
-
-def test_more_values_than_are_counted_have_the_file_staged_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(desk)
-    monkeypatch.setattr("refresh_assets.published.table.by_parts.VALUES_COUNTED", 1)
-    assert staged_at_the_end(desk, with_row(700, title="another")) == 1500
 
 
 # What is refused
@@ -221,11 +266,36 @@ def test_a_key_repeated_in_an_empty_table_is_told_by_its_lines(desk: Desk, copie
     assert desk.value("SELECT count(*) FROM etl.shelf") == 0
 
 
+@pytest.mark.parametrize("kinds", [("closed", "closed"), ("open", "closed"), ("closed", "open")])
+@pytest.mark.parametrize("key", ["5000", "10", "700", "1500"])
+@pytest.mark.parametrize("places", [(20, 21), (20, 1400), (1400, 1401)])
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_key_of_rows_left_out_is_told_by_its_lines_where_it_is_repeated(
+    desk: Desk, kinds: tuple[str, str], key: str, places: tuple[int, int], *, emptied: bool
+) -> None:
+    fill(desk)
+    if emptied:
+        desk.admin.execute("TRUNCATE etl.shelf")
+    rows = [row for row in ROWS if row[0] != key]
+    for place, kind in zip(places, kinds, strict=True):
+        rows.insert(place - 1, (key, "again", "", kind))
+    lines = ", ".join(f"line {place + 1}" for place in places)
+    refused(desk, rows, f"not unique: '{key}' on {lines}")
+
+
 @pytest.mark.parametrize("promised", [1499, 1501])
 def test_another_number_of_rows_than_promised_is_refused(desk: Desk, promised: int) -> None:
     fill(desk)
     rows = with_row(700, title="another")
     refused(desk, rows, f"^staged 1500 rows; the manifest says {promised}$", rows=promised)
+
+
+def test_a_shrink_by_the_filter_is_refused_with_the_values_that_were_found(desk: Desk) -> None:
+    fill(desk)
+    rows = [(*row[:3], "closed") if int(row[0]) % 3 else row for row in ROWS]
+    words = "refused to load 500 rows over 1500: .*column 'kind' has 'closed' in 1000 rows, 'free' in 500 rows"
+    refused(desk, rows, words)
+    assert desk.run(rows, SHELF, accept_shrink=True).removed == 1000
 
 
 def test_a_shrink_is_refused_with_the_values_that_were_found(desk: Desk) -> None:
@@ -304,16 +374,3 @@ def test_readers_go_on_and_writers_wait_from_the_first_piece_on(desk: Desk) -> N
         seen.set()
         loading.join(60)
     assert desk.value("SELECT title FROM etl.shelf WHERE id = 3") == "another"
-
-
-@pytest.mark.parametrize("looked_at", [keep.BYTES_LOOKED_AT, 1], ids=["looked at", "tried"])
-def test_nothing_is_sent_twice_where_the_first_rows_tell_that_some_are_left_out(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, looked_at: int
-) -> None:
-    monkeypatch.setattr(keep, "BYTES_LOOKED_AT", looked_at)
-    fill(desk)
-    load = desk.load(with_row(1, kind="closed"), SHELF)
-    seen: list[int] = []
-    with connect(desk.settings, "test") as conn:
-        assert replace(conn, load, progress=seen.append).removed == 1
-    assert (len(seen) == 1) == (looked_at > 1)

@@ -16,7 +16,7 @@ from psycopg import sql
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect, limit
 from refresh_assets.published.table import keep
-from refresh_assets.published.table.declaration import Table
+from refresh_assets.published.table.declaration import RowFilter, Table
 from refresh_assets.published.table.replace import ATTEMPTS, replace
 from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk, by_small_parts
@@ -92,14 +92,18 @@ def test_a_connection_cut_before_any_statement_leaves_all_as_it_was_and_the_next
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("kinds", ["open", "open closed"], ids=["all kept", "some left out"])
 def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, kinds: str
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, kinds: str, *, large: bool
 ) -> None:
+    if large:
+        by_small_parts(desk, monkeypatch, 1)
     # Nothing is looked at before it is tried.
     monkeypatch.setattr(keep, "BYTES_LOOKED_AT", 1)
     statement = 1
-    rows = [(*row, kinds.rsplit(maxsplit=1)[-1] if row[0] == "4" else "open") for row in ROWS]
+    some = [(key, title, "x" * 10_000 if large else note) for key, title, note in ROWS]
+    rows = [(*row, kinds.rsplit(maxsplit=1)[-1] if row[0] == "4" else "open") for row in some]
     while run_killed_at(desk, statement, rows, SHELF):
         assert desk.value("SELECT to_regclass('etl.shelf')") is None
         statement += 1
@@ -113,19 +117,21 @@ def test_a_large_load_cut_before_any_statement_leaves_all_as_it_was(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, emptied: bool
 ) -> None:
     by_small_parts(desk, monkeypatch, 20)
+    table = altered(BOOKS, filter=RowFilter("note", values=("x" * 300,)))
     rows = [(str(number), f"title {number}", "x" * 300) for number in range(1, 1001)]
-    desk.run(rows)
+    desk.run(rows, table)
     desk.admin.execute("TRUNCATE etl.books" if emptied else "VACUUM etl.books")
-    rows[500] = ("501", "another", "")
+    rows[500:502] = [("501", "another", "x" * 300), ("502", "left out", "")]
     before = desk.picture()
     statement = 1
-    while run_killed_at(desk, statement, rows):
+    while run_killed_at(desk, statement, rows, table):
         assert desk.picture() == before, f"something changed when cut before statement {statement}"
         assert desk.value(LOCKS_HELD) == 0
         assert desk.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'refresh_%' AND relpersistence = 't'") == 0
         statement += 1
     assert statement > 30  # the file has three pieces
     assert desk.value("SELECT count(*) FROM etl.books WHERE title = 'another'") == 1
+    assert desk.value("SELECT count(*) FROM etl.books") == 999
 
 
 def test_a_held_advisory_lock_means_locked_and_nothing_is_done(desk: Desk) -> None:

@@ -7,7 +7,8 @@ is changed before the whole file was looked at; only an empty table is filled me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import psycopg
 from psycopg import errors, sql
@@ -17,12 +18,13 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.delta import PartwiseComparison
 from refresh_assets.published.table.guards import ShrinkRefusedError
-from refresh_assets.published.table.keep import VALUES_COUNTED, Kept, count_kept, seems_to_leave_out, together
+from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Load
 from refresh_assets.published.table.parts import ALL_PAGES, Piece, can_be_read_in_parts, count_pages, pieces_of
+from refresh_assets.published.table.piecewise import Piecewise
 from refresh_assets.published.table.send import CopyFailedError, sending
 from refresh_assets.published.table.stage import TABLE, PartOnlyError, Source, create_stage, empty_stage
-from refresh_assets.published.table.target import Taken, Target
+from refresh_assets.published.table.target import Changes, Taken, Target
 
 _SESSION = queries("refresh_assets.postgres", "session.sql")
 
@@ -40,23 +42,23 @@ class Watch:
     ended: Callable[[str], None]
 
 
-def take_by_parts(conn: Connection, load: Load, target: Target, watch: Watch) -> Taken | None:
-    """Make a table that is there equal to the file; None, and nothing is done, where the whole file must be staged.
+def take_by_parts(conn: Connection, load: Load, target: Target, watch: Watch, *, new: bool) -> Taken | None:
+    """Make the table equal to the file; None, and nothing is done, where the whole file must be staged.
 
-    It must where the file is small, where rows are left out or made by expressions, where the table has no unique key
-    or stores something else than it is sent, where the two are not in one order, and where a row or a key is not sound:
-    whoever stages the whole file tells its line. Other writers wait from the first row on. Raises RefreshError.
+    `new` tells that the table was just created, and has no key yet.
+
+    It must where the file is small, where columns are made by expressions, where the table has no unique key or stores
+    something else than it is sent, where the two are not in one order, and where a row or a key is not sound: whoever
+    stages the whole file tells its line. Other writers wait from the first row on. Raises RefreshError.
     """
     if not load.layout.cuts or load.table.transformed or not can_be_read_in_parts(conn):
-        return None
-    if len(load.allowed or ()) > VALUES_COUNTED or seems_to_leave_out(load):
         return None
     pieces = pieces_of(load.layout, count_pages(conn, target.name))
     if len(pieces) == 1:
         return None
     with conn.transaction() as attempt:
         try:
-            return _Parts(conn, load, target, pieces, watch).take()
+            return _Parts(conn, load, target, pieces, watch, new).take()
         except (PartOnlyError, CopyFailedError, ShrinkRefusedError) as error:
             raise psycopg.Rollback(attempt) from error
     return None
@@ -71,55 +73,59 @@ class _Parts:
     target: Target
     pieces: Sequence[Piece]
     watch: Watch
+    new: bool
 
     def take(self) -> Taken:
         self.target.lock()
         rows_before = self.target.count()
-        promised = Kept(self.load.rows, ())
-        self.watch.check(promised, rows_before)
-        if not self.target.shows_repeated_keys():
+        # More than all cannot be kept.
+        most = Kept(self.load.rows, ())
+        self.watch.check(most, rows_before)
+        if not self.new and not self.target.shows_repeated_keys():
             raise PartOnlyError
         create_stage(self.conn, self.load, max(piece.size for piece in self.pieces))
-        source = Source(TABLE, compose.TRUE, promised, key_checked=False, whole=False)
+        source = Source(TABLE, compose.TRUE, most, key_checked=False, whole=False)
         if not self.target.stores_what_is_sent(source):
             raise PartOnlyError
         self.conn.execute(_SESSION["sort_memory"])
+        known = Piecewise(self.conn, self.load)
         with self.target.taking_rows():
-            return self._replace(source, rows_before) if rows_before else self._fill(source)
+            kept, changes = (self._replace if rows_before else self._fill)(source, known, rows_before)
+        known.check_left_out(self.target.name)
+        return Taken(kept, changes, rows_before)
 
-    def _replace(self, source: Source, rows_before: int) -> Taken:
+    def _replace(self, source: Source, known: Piecewise, rows_before: int) -> tuple[Kept, Changes]:
         comparison = PartwiseComparison(self.conn, self.target.delta_pieces(source))
-        seen: list[Kept] = []
-        for piece, kept in self._staged():
-            seen.append(kept)
-            comparison.compare(source.keep, piece.pages)
-            if not comparison.in_one_order(sum(part.rows for part in seen)):
+        for piece, keep in self._staged(known):
+            comparison.compare(keep, piece.pages)
+            if not comparison.in_one_order(known.rows):
                 raise PartOnlyError
             self.watch.ended("compare")
         comparison.finish()
-        changes = self.target.apply_delta(source, rows_before, lambda: self.watch.ended("compare"))
-        return Taken(together(seen), changes, rows_before)
+        kept = known.total()
+        self.watch.check(kept, rows_before)
+        ended = partial(self.watch.ended, "compare")
+        return kept, self.target.apply_delta(replace(source, kept=kept), rows_before, ended)
 
-    def _fill(self, source: Source) -> Taken:
-        seen: list[Kept] = []
-        for _piece, kept in self._staged():
-            seen.append(kept)
-            try:
-                self.target.insert_part(source, ALL_PAGES)
-            except errors.UniqueViolation as error:
-                raise PartOnlyError from error
-            self.watch.ended("apply")
-        kept = together(seen)
-        return Taken(kept, self.target.filled(kept.rows), 0)
+    def _fill(self, source: Source, known: Piecewise, rows_before: int) -> tuple[Kept, Changes]:
+        try:
+            for _piece, keep in self._staged(known):
+                part = replace(source, keep=keep)
+                self.target.insert_new(part) if self.new else self.target.insert_part(part, ALL_PAGES)
+                self.watch.ended("apply")
+            if self.new:
+                self.target.add_key()
+        except errors.UniqueViolation as error:
+            raise PartOnlyError from error
+        kept = known.total()
+        self.watch.check(kept, rows_before)
+        return kept, self.target.filled(kept.rows)
 
-    def _staged(self) -> Iterator[tuple[Piece, Kept]]:
-        """Let one piece after the other stand on the stage, alone."""
+    def _staged(self, known: Piecewise) -> Iterator[tuple[Piece, sql.Composable]]:
+        """Let one piece after the other stand on the stage, alone; yield it and the condition that keeps its rows."""
         with sending(self.conn, self.load, self.watch.progress) as file:
             for piece in self.pieces:
-                rows = file.copy(("pg_temp", TABLE), piece.end)
-                kept = count_kept(self.conn, self.load, sql.Identifier("pg_temp", TABLE), rows)
-                if kept.rows != rows:
-                    raise PartOnlyError
+                keep = known.add(file.copy(("pg_temp", TABLE), piece.end))
                 self.watch.ended("stage")
-                yield piece, kept
+                yield piece, keep
                 empty_stage(self.conn)

@@ -33,7 +33,7 @@ def fill(conn: Connection, load: Load, target: Target, progress: Callable[[int],
         if not target.is_bare():
             raise psycopg.Rollback(attempt)
         copy_file(conn, load, (load.schema, load.table.name), progress)
-        kept = count_kept(conn, load, target.name, load.rows)
+        kept = count_kept(conn, load, target.name)
         if kept.rows != load.rows:
             raise psycopg.Rollback(attempt)
         conn.execute(_SESSION["sort_memory"])

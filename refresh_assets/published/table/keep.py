@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +34,11 @@ def keeps(load: Load) -> sql.Composable:
     """Return the condition that a row meets if the filter keeps it; for a value that is NULL it is NULL."""
     if load.table.filter is None:
         return compose.TRUE
-    found, allowed = _filter_value(load.table.filter), load.allowed or ()
+    found, values = filter_value(load.table.filter), load.allowed or ()
     # Nearly all are found as they are allowed, and need not be trimmed.
     return sql.SQL("({} OR {})").format(
-        compose.among(found, [value for value in allowed if value == value.strip(BLANKS)]),
-        compose.among(compose.trimmed(found), allowed),
+        compose.among(found, [value for value in values if value == value.strip(BLANKS)]),
+        compose.among(compose.trimmed(found), values),
     )
 
 
@@ -48,42 +46,41 @@ def seems_to_leave_out(load: Load) -> bool:
     """Tell whether the filter leaves out any of the file's first rows: a guess of the rest, and no more than that."""
     if load.table.filter is None:
         return False
-    place, allowed = load.header.index(load.table.filter.column), load.allowed or ()
+    place, values = load.header.index(load.table.filter.column), load.allowed or ()
     # A file that cannot be read is told of by whoever reads it whole.
     with contextlib.suppress(OSError):
         for record in first_records(load.path, load.layout, BYTES_LOOKED_AT):
             found = record.values[place] if place < len(record.values) else None
-            if found is None or found.strip(BLANKS) not in allowed:
+            if found is None or found.strip(BLANKS) not in values:
                 return True
     return False
 
 
-def count_kept(conn: Connection, load: Load, table: sql.Identifier, rows: int) -> Kept:
-    """Count the published rows, so many of which stand in the table, by the values of the filter's column."""
+def count_kept(conn: Connection, load: Load, table: sql.Identifier) -> Kept:
+    """Count the published rows, which stand in the table, by the values of the filter's column."""
     if load.table.filter is None:
-        return Kept(rows, ())
-    found: list[Any] = conn.execute(
+        return Kept(load.rows, ())
+    spellings = _STAGE["spellings"].format(table=table, found=filter_value(load.table.filter))
+    return kept_of(conn, load, spellings)
+
+
+def kept_of(conn: Connection, load: Load, spellings: sql.Composable) -> Kept:
+    """Sum up the numbers of `rows` by what was `found` in the filter's column."""
+    rows: list[Any] = conn.execute(
         _STAGE["count_values"].format(
-            table=table,
-            found=_filter_value(load.table.filter),
+            spellings=spellings,
             trimmed=compose.trimmed(sql.Identifier("found")),
-            allowed=sql.Literal(list(load.allowed or ())),
+            allowed=allowed(load),
             most=sql.Literal(VALUES_COUNTED),
         )
     ).fetchall()
-    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in found)
-    return Kept((found[0][3] or 0) if found else 0, counts)
+    counts = tuple(FilterCount(value, count, kept) for value, count, kept, _ in rows)
+    return Kept((rows[0][3] or 0) if rows else 0, counts)
 
 
-def together(some: Iterable[Kept]) -> Kept:
-    """Return what was kept of several parts of a file, of which nothing was left out."""
-    rows, values = 0, Counter[str]()
-    for kept in some:
-        rows += kept.rows
-        values.update({count.value: count.rows for count in kept.filter_counts if count.value is not None})
-    most = sorted(values.items(), key=lambda item: (-item[1], item[0]))
-    return Kept(rows, tuple(FilterCount(value, count, kept=True) for value, count in most))
+def allowed(load: Load) -> sql.Literal:
+    return sql.Literal(list(load.allowed or ()))
 
 
-def _filter_value(row_filter: RowFilter) -> sql.Composed:
+def filter_value(row_filter: RowFilter) -> sql.Composed:
     return compose.as_bytes(sql.Identifier(row_filter.column))

@@ -148,16 +148,16 @@ class _Replace:
 
     def _take_in(self, check: Callable[[Kept, int], None]) -> Taken:
         """Make the table equal to the file: without a stage, piece by piece, or by staging it whole."""
-        if self.target.exists():
-            taken = take_by_parts(self.conn, self.load, self.target, Watch(check, self.progress, self.phases.end))
-            return taken or self._by_stage(check, new=False)
-        filled = fill(self.conn, self.load, self.target, self.progress)
-        if filled is None:
+        new = not self.target.exists()
+        filled = fill(self.conn, self.load, self.target, self.progress) if new else None
+        if filled:
+            self.phases.end("stage")
+            check(filled, 0)
+            return Taken(filled, self.target.filled(filled.rows), 0)
+        if new:
             self.target.create()
-            return self._by_stage(check, new=True)
-        self.phases.end("stage")
-        check(filled, 0)
-        return Taken(filled, self.target.filled(filled.rows), 0)
+        watch = Watch(check, self.progress, self.phases.end)
+        return take_by_parts(self.conn, self.load, self.target, watch, new=new) or self._by_stage(check, new=new)
 
     def _by_stage(self, check: Callable[[Kept, int], None], *, new: bool) -> Taken:
         keyed = not new and self.target.shows_repeated_keys()

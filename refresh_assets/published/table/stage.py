@@ -68,7 +68,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     """
     create_stage(conn, load, load.layout.bytes)
     copy_file(conn, load, ("pg_temp", TABLE), progress)
-    kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE), load.rows)
+    kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE))
     checked = not (keyed_target and kept.rows == load.rows and not load.table.transformed)
     if checked and not _key_has_expression(load):
         check_key(conn, load.table.key, TABLE)

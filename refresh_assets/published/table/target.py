@@ -207,7 +207,7 @@ class Target:
         """Load into an empty table, where every row is a new one."""
         try:
             with self.conn.transaction():
-                added = self._insert_all(source, in_parts=not new)
+                added = self.insert_new(source) if new else self._insert_by_parts(source)
                 if new:
                     # What is repeated now was made so by a trigger, not by the publisher.
                     self.add_key()
@@ -216,10 +216,13 @@ class Target:
             raise
         return self.filled(added)
 
-    def _insert_all(self, source: Source, *, in_parts: bool) -> int:
-        """Insert the source's rows; return their number."""
-        if not in_parts or not can_be_read_in_parts(self.conn):
-            return self.conn.execute(_APPLY["insert_all"].format(**self._insert_pieces(source))).rowcount
+    def insert_new(self, source: Source) -> int:
+        """Insert the source's rows into a table that has no key yet; return their number."""
+        return self.conn.execute(_APPLY["insert_all"].format(**self._insert_pieces(source))).rowcount
+
+    def _insert_by_parts(self, source: Source) -> int:
+        if not can_be_read_in_parts(self.conn):
+            return self.insert_new(source)
         pages = count_pages(self.conn, source.name)
         return sum(self.insert_part(source, part) for part in split(pages, count_parts(pages)))
 

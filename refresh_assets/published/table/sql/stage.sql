@@ -19,12 +19,15 @@ CREATE UNIQUE INDEX ON {table} ({key})
 -- name: duplicates
 SELECT {texts} FROM {table} AS staged GROUP BY {key} HAVING count(*) > 1 LIMIT 3
 
--- name: count_values
+-- name: spellings
 -- First as they are found, so that not every row has to be trimmed.
+(SELECT {found} AS found, count(*) AS rows FROM {table} GROUP BY 1)
+
+-- name: count_values
 SELECT value, sum(rows)::bigint, kept, (sum(sum(rows)) FILTER (WHERE kept) OVER ())::bigint
 FROM (
     SELECT {trimmed} AS value, rows, coalesce({trimmed} = ANY ({allowed}::text[]), false) AS kept
-    FROM (SELECT {found} AS found, count(*) AS rows FROM {table} GROUP BY 1) AS spellings
+    FROM {spellings} AS spellings
 ) AS counted
 GROUP BY value, kept
 ORDER BY 2 DESC, value
