@@ -13,8 +13,8 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.csv_file.dialect import Cut, Layout
 
-# 160 MB: the hash table over one part stays in the memory that `sort_memory` allows. What is sorted of it does not,
-# and yet is written once, where an index that is filled in smaller parts is gone through more often.
+# 160 MB: the stage with one part stays in `temp_buffers`, the hash table over it in what `sort_memory` allows, what is
+# sorted of it in `part_memory`. An index that is filled in smaller parts is gone through more often.
 PART_PAGES = 20_000
 PAGE_BYTES = 8192
 # What a row takes in a page beside its values, which take about what they take in the file.
