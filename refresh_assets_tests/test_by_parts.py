@@ -36,14 +36,14 @@ def with_row(number: int, **values: str) -> Rows:
     return rows
 
 
-def staged_at_the_end(desk: Desk, rows: Rows, table: Table = SHELF) -> int:
+def staged_at_the_end(desk: Desk, rows: Rows, table: Table = SHELF, **changes: Any) -> int:
     """Load the rows; return how many of them stand on the stage when all is done."""
     seen: list[int] = []
 
     def look(conn: psycopg.Connection[Any]) -> None:
         seen.extend(conn.execute(STAGED).fetchone() or ())
 
-    desk.run(rows, table, guard=look)
+    desk.run(rows, table, guard=look, **changes)
     return seen[0]
 
 
@@ -91,6 +91,19 @@ def test_an_empty_table_is_filled_piece_by_piece(desk: Desk) -> None:
     empty(desk)
     assert staged_at_the_end(desk, ROWS) == 0
     assert desk.value("SELECT count(*) FROM etl.shelf") == len(ROWS)
+
+
+@pytest.mark.parametrize("place", [0, 300, 750, 1500])
+@pytest.mark.parametrize("number", [150, -150])
+def test_a_file_that_grew_or_shrank_in_one_place_is_taken_piece_by_piece(desk: Desk, place: int, number: int) -> None:
+    fill(desk)
+    if number > 0:
+        rows = [*ROWS[:place], *((str(9000 + n), "new", "x" * 100, "open") for n in range(number)), *ROWS[place:]]
+    else:
+        rows = [*ROWS[: max(place + number, 0)], *ROWS[place or -number :]]
+    assert staged_at_the_end(desk, rows, accept_shrink=True) == 0
+    assert [row[0] for row in desk.rows("etl.shelf")] == sorted(int(row[0]) for row in rows)
+    assert desk.value("SELECT added - removed FROM etl.refresh_loads ORDER BY load_id DESC LIMIT 1") == number
 
 
 @pytest.mark.parametrize("looked_at", [keep.BYTES_LOOKED_AT, 1], ids=["looked at", "tried"])

@@ -98,7 +98,7 @@ class _Parts:
         comparison = PartwiseComparison(self.conn, self.target.delta_pieces(source))
         for piece, keep in self._staged(known):
             comparison.compare(keep, piece.pages)
-            if not comparison.in_one_order(known.rows):
+            if not comparison.in_one_order(known.rows, self.load.rows):
                 raise PartOnlyError
             self.watch.ended("compare")
         comparison.finish()

@@ -16,7 +16,8 @@ from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, count_parts, split
 from refresh_assets.published.table.stage import Source
 
-# Where more than one row in four finds no partner in its part, the two are not in one order.
+# Where one row in four found no partner in its part, of both sides together one in two, they are not in one order; nor
+# is more to be set aside for the end than a quarter of all.
 MOST_APART = 4
 _APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 Pieces = dict[str, sql.Composable]
@@ -48,7 +49,7 @@ def _compare_parts(comparison: PartwiseComparison, source: Source, parts: int) -
     targets = split(count_pages(conn, pieces["target"]), parts)
     for number, (source_pages, target_pages) in enumerate(zip(sources, targets, strict=True), start=1):
         comparison.compare(_of_pages("source_part", source_pages, keep=pieces["keep"]), target_pages)
-        if not comparison.in_one_order(source.rows * number // parts):
+        if not comparison.in_one_order(source.rows * number // parts, source.rows):
             conn.execute(_APPLY["forget_parts"])
             return False
     return True
@@ -58,7 +59,7 @@ def _compare_parts(comparison: PartwiseComparison, source: Source, parts: int) -
 class PartwiseComparison:
     """Parts of the source compared with those parts of the target where most of their rows must be.
 
-    What found no partner there is left for the end. `pieces` are those of `find_delta`.
+    What found no partner there meets the others that found none later. `pieces` are those of `find_delta`.
     """
 
     conn: Connection
@@ -75,19 +76,33 @@ class PartwiseComparison:
         self.conn.execute(statement.format(compare=_APPLY["compare"].format(**part)))
         self._begun = True
 
-    def in_one_order(self, rows: int) -> bool:
-        """Tell whether most of the source's rows, so many of which were compared, met their partners."""
-        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
-        return bool(row[0] * MOST_APART <= rows * 2)
+    def in_one_order(self, rows: int, all_rows: int) -> bool:
+        """Tell whether most of the source's rows, so many of which were compared out of all, have their partners."""
+        most = max(2 * rows, all_rows) // MOST_APART
+        if self._apart() > most:
+            # Where the file has grown or shrunk in one place, all rows behind it are a little off.
+            self._meet()
+        return self._apart() <= most
 
     def finish(self) -> None:
-        """Let those meet that were in different parts, and fill `pg_temp.refresh_delta`."""
+        """Fill `pg_temp.refresh_delta`."""
+        self._meet()
+        self.conn.execute(_APPLY["parts_are_delta"])
+
+    def _apart(self) -> int:
+        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
+        return int(row[0])
+
+    def _meet(self) -> None:
+        """Let those meet that were in different parts."""
         apart = self.pieces | {
             "source": sql.Identifier("pg_temp", "refresh_parts"),
             "keep": _APPLY["added_apart"],
             "target": _APPLY["removed_apart"].format(**self.pieces),
         }
         self.conn.execute(_APPLY["parts_together"].format(compare=_APPLY["compare"].format(**apart)))
+        self.conn.execute(_APPLY["forget_parts"])
+        self.conn.execute(_APPLY["met_are_parts"])
 
 
 def _of_pages(statement: str, pages: Pages, **pieces: sql.Composable) -> sql.Composed:

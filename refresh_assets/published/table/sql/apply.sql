@@ -95,7 +95,7 @@ INSERT INTO pg_temp.refresh_parts
 SELECT count(*) FROM pg_temp.refresh_parts WHERE "refresh:kind" <> 'changed'
 
 -- name: parts_together
-CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
+CREATE TEMPORARY TABLE refresh_met ON COMMIT DROP AS
 SELECT * FROM pg_temp.refresh_parts WHERE "refresh:kind" = 'changed'
 UNION ALL
 {compare}
@@ -113,6 +113,12 @@ staged."refresh:kind" = 'added'
 
 -- name: forget_parts
 DROP TABLE pg_temp.refresh_parts
+
+-- name: met_are_parts
+ALTER TABLE pg_temp.refresh_met RENAME TO refresh_parts
+
+-- name: parts_are_delta
+ALTER TABLE pg_temp.refresh_parts RENAME TO refresh_delta
 
 -- name: delta_counts
 SELECT
