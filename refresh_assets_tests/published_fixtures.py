@@ -94,7 +94,7 @@ class Desk:
         ]
 
 
-def by_small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch, pages: int = 12) -> None:
+def by_small_chunks(desk: Desk, monkeypatch: pytest.MonkeyPatch, pages: int = 12) -> None:
     """Let small files be sent piece by piece, in pieces for so many pages of a table."""
     monkeypatch.setattr(parts, "PART_PAGES", pages)
     monkeypatch.setattr(dialect, "CUT_BYTES", 1)

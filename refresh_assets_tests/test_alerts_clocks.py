@@ -9,7 +9,6 @@ import pytest
 
 from refresh_assets.alerts.collect_dead import dead_runs
 from refresh_assets_tests.test_alerts_heartbeat import started, state, wait_until
-from refresh_assets_tests.test_alerts_runs import dated
 from refresh_assets_tests.test_alerts_waiting import verified
 from refresh_assets_tests.watchtower import Watchtower
 
@@ -30,7 +29,7 @@ def test_a_run_on_a_host_whose_clock_is_a_day_slow_is_told(tower: Watchtower) ->
     tower.look()
     slow = tower.create_run()
     tower.fail(slow, "by a slow clock")
-    dated(tower, slow, timedelta(hours=30))
+    tower.dated(slow, timedelta(hours=30))
     assert tower.subjects() == ["[refresh] datasets failed: by a slow clock"]
     assert tower.told() == []
 
@@ -41,7 +40,7 @@ def test_a_success_on_a_host_whose_clock_is_slow_tells_its_failed_check(tower: W
     tower.shop.admin.execute("UPDATE etl.datasets SET title = 'Odd' WHERE title = 'Dataset 1'")
     run = tower.instance.get_run_by_id(tower.refresh())
     assert run is not None
-    dated(tower, run, timedelta(hours=30))
+    tower.dated(run, timedelta(hours=30))
     (subject,) = tower.subjects()
     assert subject.startswith("[refresh] datasets failed a check: drift")
 
@@ -49,7 +48,7 @@ def test_a_success_on_a_host_whose_clock_is_slow_tells_its_failed_check(tower: W
 def test_what_ended_before_the_first_look_is_no_news_by_its_number_either(tower: Watchtower) -> None:
     old = tower.create_run()
     tower.fail(old)
-    dated(tower, old, timedelta(hours=30))
+    tower.dated(old, timedelta(hours=30))
     assert tower.told() == []
     assert tower.told() == []
 

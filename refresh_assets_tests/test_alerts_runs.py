@@ -17,7 +17,7 @@ from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 from refresh_assets.alerts.look import Look, LookFailedError
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets_tests.shop import dataset_rows
-from refresh_assets_tests.watchtower import UI, Watchtower, ago
+from refresh_assets_tests.watchtower import UI, Watchtower
 
 pytestmark = pytest.mark.slow
 
@@ -218,20 +218,29 @@ def test_a_failure_is_not_told_before_dagster_says_whether_it_tries_again(
 ) -> None:
     run = tower.create_run()
     tower.fail(run)
-    dated(tower, run, -ahead)
+    tower.dated(run, -ahead)
     assert retrying.told() == []
     retrying.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true", AUTO_RETRY_RUN_ID_TAG: "another"})
     assert retrying.told() == []
 
 
+@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=2), timedelta(hours=23)])
+@pytest.mark.parametrize("looks_before", [0, 1])
 def test_a_failure_of_which_dagster_never_says_whether_it_tries_again_is_told(
-    tower: Watchtower, retrying: Watchtower
+    tower: Watchtower, retrying: Watchtower, age: timedelta, looks_before: int
 ) -> None:
-    tower.fail(tower.create_run())
+    for _ in range(looks_before):
+        retrying.look()
+    run = tower.create_run()
+    tower.fail(run)
+    tower.dated(run, age)
+    # By this one the look comes far behind the first.
+    tower.refresh("dataset_rights")
     assert retrying.told() == []
     tower.sql("UPDATE refresh_alerts.seen_run SET seen_at = seen_at - interval '11 seconds'")
     assert len(retrying.told()) == 1
     assert retrying.told() == []
+    assert tower.sql("SELECT count(*) FROM refresh_alerts.seen_run WHERE state = 'may be retried'") == [(0,)]
 
 
 # Cancelled runs
@@ -255,21 +264,12 @@ def test_what_was_cancelled_for_its_length_is_told(tower: Watchtower) -> None:
 # What is looked at
 
 
-def dated(tower: Watchtower, run: dg.DagsterRun, age: timedelta) -> None:
-    """Let a run have ended so long ago."""
-    when = ago(seconds=age.total_seconds())
-    tower.shop.admin.execute(
-        "UPDATE dagster.runs SET update_timestamp = %s, end_time = %s WHERE run_id = %s",
-        [when.replace(tzinfo=None), when.timestamp(), run.run_id],
-    )
-
-
 def test_the_first_look_goes_back_a_day_and_not_further(tower: Watchtower) -> None:
     old, recent = tower.create_run(), tower.create_run()
     tower.fail(old, "old")
     tower.fail(recent, "recent")
-    dated(tower, old, timedelta(hours=25))
-    dated(tower, recent, timedelta(hours=23))
+    tower.dated(old, timedelta(hours=25))
+    tower.dated(recent, timedelta(hours=23))
     assert tower.subjects() == ["[refresh] datasets failed: recent"]
 
 
@@ -279,7 +279,7 @@ def test_nothing_is_lost_while_the_sensor_is_off_for_days(tower: Watchtower) -> 
     tower.sql("UPDATE refresh_alerts.noted SET instant = instant - interval '9 days'")
     run = tower.create_run()
     tower.fail(run, "eight days ago")
-    dated(tower, run, timedelta(days=8))
+    tower.dated(run, timedelta(days=8))
     assert tower.subjects() == ["[refresh] datasets failed: eight days ago"]
 
 
@@ -288,14 +288,14 @@ def test_a_row_that_is_committed_late_is_told(tower: Watchtower) -> None:
     tower.fail(tower.create_run())
     tower.look()
     tower.fail(late, "late")
-    dated(tower, late, timedelta(minutes=20))
+    tower.dated(late, timedelta(minutes=20))
     assert tower.subjects() == ["[refresh] datasets failed: late"]
 
 
 def test_a_host_whose_clock_is_fast_hides_nobodys_failure(tower: Watchtower) -> None:
     ahead = tower.create_run()
     tower.fail(ahead)
-    dated(tower, ahead, timedelta(hours=-5))
+    tower.dated(ahead, timedelta(hours=-5))
     assert len(tower.told()) == 1
     tower.fail(tower.create_run())
     assert len(tower.told()) == 1
@@ -312,7 +312,7 @@ def test_a_tag_that_is_added_to_a_told_run_tells_nothing_again(tower: Watchtower
 def test_a_tag_that_is_added_to_an_old_run_tells_nothing(tower: Watchtower) -> None:
     run = tower.create_run()
     tower.fail(run)
-    dated(tower, run, timedelta(days=60))
+    tower.dated(run, timedelta(days=60))
     tower.look()
     tower.instance.add_run_tags(run.run_id, {"note": "seen"})
     assert tower.told() == []

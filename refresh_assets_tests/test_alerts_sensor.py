@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -50,11 +51,13 @@ def test_a_collector_that_fails_in_the_middle_goes_on_from_there(tower: Watchtow
     assert told == [f"[refresh] datasets failed: failure {number}" for number in range(3)]
 
 
+@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=5)])
 def test_a_run_that_cannot_be_read_is_told_at_the_second_look_and_keeps_no_other_from_being_told(
-    tower: Watchtower,
+    tower: Watchtower, age: timedelta
 ) -> None:
     odd, plain = tower.create_run(), tower.create_run()
     tower.fail(odd)
+    tower.dated(odd, age)
     tower.fail(plain, "a failure")
     tower.shop.admin.execute("UPDATE dagster.event_logs SET event = 'odd' WHERE run_id = %s", [odd.run_id])
     with pytest.raises(LookFailedError, match=f"ended_runs: RefreshError: 1 run could not be read: run {odd.run_id}"):

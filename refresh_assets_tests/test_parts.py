@@ -8,7 +8,7 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.published.table import parts
-from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_parts
+from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_chunks
 
 Rows = list[tuple[Any, ...]]
 ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
@@ -18,7 +18,7 @@ ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
 def small_parts(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_PAGES", 12)
     if request.param == "piece by piece":
-        by_small_parts(desk, monkeypatch)
+        by_small_chunks(desk, monkeypatch)
 
 
 def changed(rows: Rows, *keys: int) -> Rows:

@@ -19,7 +19,7 @@ from refresh_assets.published.table import keep
 from refresh_assets.published.table.declaration import RowFilter, Table
 from refresh_assets.published.table.replace import ATTEMPTS, replace
 from refresh_assets_tests.postgres_fixtures import LOCKS_HELD
-from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk, by_small_parts
+from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk, by_small_chunks
 
 NEXT = [("1", "Tides", "new"), ("3", "Marsh", ""), ("4", "Heath", ""), ("5", "Fen", "")]
 
@@ -98,7 +98,7 @@ def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, kinds: str, *, large: bool
 ) -> None:
     if large:
-        by_small_parts(desk, monkeypatch, 1)
+        by_small_chunks(desk, monkeypatch, 1)
     # Nothing is looked at before it is tried.
     monkeypatch.setattr(keep, "BYTES_LOOKED_AT", 1)
     statement = 1
@@ -116,7 +116,7 @@ def test_a_first_load_cut_before_any_statement_leaves_no_table_behind(
 def test_a_large_load_cut_before_any_statement_leaves_all_as_it_was(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, emptied: bool
 ) -> None:
-    by_small_parts(desk, monkeypatch, 20)
+    by_small_chunks(desk, monkeypatch, 20)
     table = altered(BOOKS, filter=RowFilter("note", values=("x" * 300,)))
     rows = [(str(number), f"title {number}", "x" * 300) for number in range(1, 1001)]
     desk.run(rows, table)

@@ -51,8 +51,7 @@ def ended_runs(look: Look) -> Iterator[Alert]:
                 break
         # A host whose clock is fast must not make the others' runs look old.
         look.memory.note("ended runs", max(came_to, min(reached, look.now)))
-    if unreadable:
-        raise RefreshError(f"{counted(len(unreadable), 'run')} could not be read: {unreadable[0]}")
+    _raise_unreadable(unreadable)
 
 
 def missed_retries(look: Look) -> Iterator[Alert]:
@@ -66,6 +65,29 @@ def missed_retries(look: Look) -> Iterator[Alert]:
                 continue
             yield from _failure(look, record)
         look.memory.forget(run_id, _WAITS)
+
+
+def put_off_runs(look: Look) -> Iterator[Alert]:
+    """Tell of runs that ended and could not be told at once, wherever the other looks have come to by now.
+
+    Raises RefreshError as `ended_runs` does.
+    """
+    unreadable: list[str] = []
+    for state in (_UNDECIDED, _STUMBLED):
+        for run_id, seen_at in look.memory.seen_as(state).items():
+            if look.out_of_time or seen_at >= look.now:
+                break
+            record = look.instance.get_run_record_by_id(run_id)
+            if record is not None and _is_untold(look, record):
+                yield from tell_ended(look, record, unreadable)
+                if _is_untold(look, record):
+                    continue
+            look.memory.forget(run_id, state)
+    _raise_unreadable(unreadable)
+
+
+def _is_untold(look: Look, record: RunRecord) -> bool:
+    return bool(look.memory.unseen([(record.dagster_run.run_id, record.dagster_run.status.value)]))
 
 
 def _pages(look: Look, after: datetime) -> Iterator[Sequence[RunRecord]]:
@@ -87,7 +109,10 @@ def tell_ended(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator
     """Tell of a run unless Dagster has yet to say whether it tries again, and remember that it was told."""
     run = record.dagster_run
     if _is_undecided(look, run):
-        return
+        # Not by when it failed: that may be after this look began, and is by the clock of its host.
+        first_seen = look.memory.see(run.run_id, _UNDECIDED)
+        if abs(look.now - first_seen) < RETRY_TAG_WITHIN:
+            return
     try:
         yield from _of(look, record)
     except Exception as error:
@@ -101,6 +126,11 @@ def tell_ended(look: Look, record: RunRecord, unreadable: list[str]) -> Iterator
             return
         yield look.alert(f"run:{run.run_id}:unreadable", "failed", _facts_without_reason(look, run, problem))
     look.memory.see(run.run_id, run.status.value)
+
+
+def _raise_unreadable(unreadable: Sequence[str]) -> None:
+    if unreadable:
+        raise RefreshError(f"{counted(len(unreadable), 'run')} could not be read: {unreadable[0]}")
 
 
 def _facts_without_reason(look: Look, run: dg.DagsterRun, problem: str) -> Facts:
@@ -144,10 +174,11 @@ def _failed_checks(look: Look, record: RunRecord) -> Iterator[Alert]:
 
 def _is_undecided(look: Look, run: dg.DagsterRun) -> bool:
     """Tell whether Dagster has yet to say if it will try a failed run again."""
-    if run.status != dg.DagsterRunStatus.FAILURE or not look.instance.run_retries_enabled or WILL_RETRY_TAG in run.tags:
-        return False
-    # Not by when it failed: that may be after this look began, and is by the clock of its host.
-    return abs(look.now - look.memory.see(run.run_id, _UNDECIDED)) < RETRY_TAG_WITHIN
+    return (
+        run.status == dg.DagsterRunStatus.FAILURE
+        and look.instance.run_retries_enabled
+        and WILL_RETRY_TAG not in run.tags
+    )
 
 
 def _is_to_be_retried(run: dg.DagsterRun) -> bool:

@@ -16,7 +16,7 @@ from refresh_assets.alerts import outbox
 from refresh_assets.alerts.collect_dead import dead_runs
 from refresh_assets.alerts.collect_late import late_runs
 from refresh_assets.alerts.collect_overdue import overdue_tables
-from refresh_assets.alerts.collect_runs import ended_runs, missed_retries
+from refresh_assets.alerts.collect_runs import ended_runs, missed_retries, put_off_runs
 from refresh_assets.alerts.collect_stuck import stuck_runs
 from refresh_assets.alerts.collect_ticks import failing_ticks
 from refresh_assets.alerts.collect_trouble import Collector
@@ -38,6 +38,7 @@ COLLECTORS: tuple[Collector, ...] = (
     ended_runs,
     late_runs,
     missed_retries,
+    put_off_runs,
     stuck_runs,
     overdue_tables,
     failing_ticks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from psycopg import IsolationLevel
@@ -17,7 +17,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 CONNECT_SECONDS = 10
 # An open transaction of ours that waits for us this long has lost us; the server ends it and frees its locks.
 IDLE_SECONDS = 300
-_LIMITS = queries("refresh_assets.postgres", "session.sql")
+_SESSION = queries("refresh_assets.postgres", "session.sql")
 
 
 def connect(settings: PostgresSettings, application_name: str, options: Mapping[str, Any] | None = None) -> Connection:
@@ -54,7 +54,7 @@ def connect_with(keywords: Mapping[str, Any], application_name: str, where: str)
         raise RefreshError(f"no connection to the database {where}: {str(error).strip()}") from error
     # What a role or a database sets otherwise, psycopg cannot read.
     if not (conn.info.parameter_status("DateStyle") or "").startswith("ISO"):
-        conn.execute(_LIMITS["dates"])
+        conn.execute(_SESSION["dates"])
     # The default of a role may be stricter, and a snapshot older than our lock would show us a stale state.
     conn.isolation_level = IsolationLevel.READ_COMMITTED
     return conn
@@ -63,7 +63,7 @@ def connect_with(keywords: Mapping[str, Any], application_name: str, where: str)
 def limit(conn: Connection, *, lock_seconds: float, statement_seconds: float, session: bool = False) -> None:
     """Set the time-outs of the open transaction, or of the session; a lower one of the role stays in force."""
     conn.execute(
-        _LIMITS["limit"],
+        _SESSION["limit"],
         {
             "lock": _milliseconds(lock_seconds),
             "statement": _milliseconds(statement_seconds),
@@ -75,7 +75,15 @@ def limit(conn: Connection, *, lock_seconds: float, statement_seconds: float, se
 
 def fix_formats(conn: Connection) -> None:
     """Make the reading and writing of values the same for every role and database, to the transaction's end."""
-    conn.execute(_LIMITS["formats"])
+    conn.execute(_SESSION["formats"])
+
+
+def ask_for_memory(conn: Connection, use: Literal["hash", "sort"]) -> None:
+    """Let a statement of the open transaction take 256 MB to hash or to sort rows, or what the role may take if more.
+
+    It replaces what was asked for the other use. An index may be made in 128 MB.
+    """
+    conn.execute(_SESSION[f"{use}_memory"])
 
 
 def _milliseconds(seconds: float) -> int:

@@ -26,13 +26,15 @@ SELECT
     set_config('bytea_output', 'hex', true),
     set_config('xmloption', 'content', true)
 
--- name: part_memory
--- What a hash table may take by sort_memory, which the server doubles: so much does a part of a table need to be sorted.
-SELECT set_config(name, greatest(setting::bigint, 262144)::text, true)
+-- name: hash_memory
+-- 256 MB for a hash table; before PostgreSQL 15 it was not given twice as much as a sort.
+SELECT set_config(name, greatest(reset_val::numeric, wanted)::text, true)
 FROM pg_settings
-WHERE name = 'work_mem'
+JOIN (
+    VALUES ('work_mem', 131072), ('hash_mem_multiplier', 2), ('maintenance_work_mem', 131072)
+) AS asked (name, wanted) USING (name)
 
 -- name: sort_memory
-SELECT set_config(name, greatest(setting::bigint, 131072)::text, true)
+SELECT set_config(name, greatest(reset_val::numeric, wanted)::text, true)
 FROM pg_settings
-WHERE name IN ('work_mem', 'maintenance_work_mem')
+JOIN (VALUES ('work_mem', 262144), ('maintenance_work_mem', 131072)) AS asked (name, wanted) USING (name)

@@ -6,7 +6,7 @@ written to disk and read again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import sql
@@ -30,10 +30,7 @@ def find_delta(conn: Connection, source: Source, pieces: Pieces, *, keyed: bool)
     of the delta in the target; `keyed` tells that no key stands in two rows of the target.
     """
     parts = _parts(conn, source, pieces) if keyed and can_be_read_in_parts(conn) else 1
-    comparison = PartwiseComparison(conn, pieces)
-    if parts > 1 and _compare_parts(comparison, source, parts):
-        comparison.finish()
-    else:
+    if parts == 1 or not _compare_parts(conn, source, pieces, parts):
         conn.execute(_APPLY["delta"].format(compare=_APPLY["compare"].format(**pieces)))
 
 
@@ -42,9 +39,9 @@ def _parts(conn: Connection, source: Source, pieces: Pieces) -> int:
     return count_parts(max(pages, count_pages(conn, source.name))) if pages else 1
 
 
-def _compare_parts(comparison: PartwiseComparison, source: Source, parts: int) -> bool:
+def _compare_parts(conn: Connection, source: Source, pieces: Pieces, parts: int) -> bool:
     """Compare part by part; tell whether that was worth while, else nothing is kept of it."""
-    conn, pieces = comparison.conn, comparison.pieces
+    comparison = PartwiseComparison(conn, pieces)
     sources = split(count_pages(conn, source.name), parts)
     targets = split(count_pages(conn, pieces["target"]), parts)
     for number, (source_pages, target_pages) in enumerate(zip(sources, targets, strict=True), start=1):
@@ -52,6 +49,7 @@ def _compare_parts(comparison: PartwiseComparison, source: Source, parts: int) -
         if not comparison.in_one_order(source.rows * number // parts, source.rows):
             conn.execute(_APPLY["forget_parts"])
             return False
+    comparison.finish()
     return True
 
 
@@ -64,7 +62,11 @@ class PartwiseComparison:
 
     conn: Connection
     pieces: Pieces
-    _begun: bool = False
+    _apart: int = field(init=False, default=0)
+    """How many rows of both sides have no partner yet."""
+
+    def __post_init__(self) -> None:
+        self.conn.execute(_APPLY["no_parts"].format(compare=_APPLY["compare"].format(**self.pieces)))
 
     def compare(self, keep: sql.Composable, pages: Pages) -> None:
         """Compare the source's rows that meet the condition `keep` with the target's on these pages."""
@@ -72,26 +74,22 @@ class PartwiseComparison:
             "keep": keep,
             "target": _of_pages("target_part", pages, target=self.pieces["target"]),
         }
-        statement = _APPLY["next_part" if self._begun else "first_part"]
-        self.conn.execute(statement.format(compare=_APPLY["compare"].format(**part)))
-        self._begun = True
+        statement = _APPLY["part"].format(compare=_APPLY["compare"].format(**part))
+        row: Any = self.conn.execute(statement).fetchone()
+        self._apart += row[0]
 
     def in_one_order(self, rows: int, all_rows: int) -> bool:
         """Tell whether most of the source's rows, so many of which were compared out of all, have their partners."""
         most = max(2 * rows, all_rows) // MOST_APART
-        if self._apart() > most:
+        if self._apart > most:
             # Where the file has grown or shrunk in one place, all rows behind it are a little off.
             self._meet()
-        return self._apart() <= most
+        return self._apart <= most
 
     def finish(self) -> None:
         """Fill `pg_temp.refresh_delta`."""
         self._meet()
         self.conn.execute(_APPLY["parts_are_delta"])
-
-    def _apart(self) -> int:
-        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
-        return int(row[0])
 
     def _meet(self) -> None:
         """Let those meet that were in different parts."""
@@ -103,6 +101,8 @@ class PartwiseComparison:
         self.conn.execute(_APPLY["parts_together"].format(compare=_APPLY["compare"].format(**apart)))
         self.conn.execute(_APPLY["forget_parts"])
         self.conn.execute(_APPLY["met_are_parts"])
+        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
+        self._apart = row[0]
 
 
 def _of_pages(statement: str, pages: Pages, **pieces: sql.Composable) -> sql.Composed:

@@ -9,15 +9,12 @@ from collections.abc import Callable
 
 import psycopg
 
-from refresh_assets.postgres.connect import Connection
-from refresh_assets.postgres.queries import queries
+from refresh_assets.postgres.connect import Connection, ask_for_memory
 from refresh_assets.published.table.keep import Kept, count_kept, seems_to_leave_out
 from refresh_assets.published.table.load import Load
 from refresh_assets.published.table.send import copy_file
 from refresh_assets.published.table.target import Target
 from refresh_assets.published.table.unique import telling_repeated_keys
-
-_SESSION = queries("refresh_assets.postgres", "session.sql")
 
 
 def fill(conn: Connection, load: Load, target: Target, progress: Callable[[int], None]) -> Kept | None:
@@ -36,7 +33,7 @@ def fill(conn: Connection, load: Load, target: Target, progress: Callable[[int],
         kept = count_kept(conn, load, target.name)
         if kept.rows != load.rows:
             raise psycopg.Rollback(attempt)
-        conn.execute(_SESSION["sort_memory"])
+        ask_for_memory(conn, "hash")
         with telling_repeated_keys(conn, load.table.key, target.name):
             target.add_key()
         return kept

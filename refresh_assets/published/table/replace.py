@@ -14,11 +14,11 @@ from psycopg import errors
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, fix_formats, limit
-from refresh_assets.published.table import history
-from refresh_assets.published.table.by_parts import Watch, take_by_parts
+from refresh_assets.published.table import guards, history
+from refresh_assets.published.table.by_chunks import Callbacks, take_by_chunks
 from refresh_assets.published.table.explain import explain
 from refresh_assets.published.table.fill import fill
-from refresh_assets.published.table.guards import ShrinkRefusedError, check_shrink
+from refresh_assets.published.table.guards import ShrinkRefusedError
 from refresh_assets.published.table.history import Counts, Fingerprint, PastLoad
 from refresh_assets.published.table.job_key import changed_parts
 from refresh_assets.published.table.keep import Kept
@@ -146,27 +146,28 @@ class _Replace:
             samples=changes.samples,
         )
 
-    def _take_in(self, check: Callable[[Kept, int], None]) -> Taken:
-        """Make the table equal to the file: without a stage, piece by piece, or by staging it whole."""
+    def _take_in(self, check_shrink: Callable[[Kept, int], None]) -> Taken:
+        """Make the table equal to the file: without a stage, chunk by chunk, or by staging it whole."""
         new = not self.target.exists()
         filled = fill(self.conn, self.load, self.target, self.progress) if new else None
         if filled:
             self.phases.end("stage")
-            check(filled, 0)
+            check_shrink(filled, 0)
             return Taken(filled, self.target.filled(filled.rows), 0)
         if new:
             self.target.create()
-        watch = Watch(check, self.progress, self.phases.end)
-        return take_by_parts(self.conn, self.load, self.target, watch, new=new) or self._by_stage(check, new=new)
+        callbacks = Callbacks(check_shrink, self.progress, self.phases.end)
+        taken = take_by_chunks(self.conn, self.load, self.target, callbacks, new=new)
+        return taken or self._by_stage(check_shrink, new=new)
 
-    def _by_stage(self, check: Callable[[Kept, int], None], *, new: bool) -> Taken:
+    def _by_stage(self, check_shrink: Callable[[Kept, int], None], *, new: bool) -> Taken:
         keyed = not new and self.target.shows_repeated_keys()
         source = stage(self.conn, self.load, self.progress, keyed_target=keyed)
         self.phases.end("stage")
         self.target.lock()
         rows_before = 0 if new else self.target.count()
         try:
-            check(source.kept, rows_before)
+            check_shrink(source.kept, rows_before)
         except ShrinkRefusedError:
             # A file with repeated keys is not sound, which is to be told first.
             source.check_key(self.conn, self.load.table.key)
@@ -179,7 +180,7 @@ class _Replace:
             return
         # Rows that came in behind the last load are no reason to refuse to load it again.
         before = standing.last.fingerprint.rows if standing.last and not parts else rows_before
-        check_shrink(self.load, kept, before, parts, standing.last.rows_staged if standing.last else None)
+        guards.check_shrink(self.load, kept, before, parts, standing.last.rows_staged if standing.last else None)
 
     def _verify(self, kept: Kept) -> Fingerprint:
         """Count what the table holds now, and fingerprint it. Raises RefreshError where it is not what was kept."""

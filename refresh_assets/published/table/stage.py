@@ -13,6 +13,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
+from refresh_assets.published.table.chunks import table_bytes
 from refresh_assets.published.table.keep import Kept, count_kept, keeps
 from refresh_assets.published.table.load import Load
 from refresh_assets.published.table.parts import PAGE_BYTES
@@ -24,8 +25,8 @@ MEMORY_BYTES = 1 << 28
 _STAGE = queries("refresh_assets.published.table", "sql/stage.sql")
 
 
-class PartOnlyError(Exception):
-    """All published rows must be looked at, and only a part of them stands in the stage."""
+class WholeFileNeededError(Exception):
+    """The file must be staged whole, for the reason that the text tells."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Source:
         return self.kept.rows
 
     def check_key(self, conn: Connection, key: Sequence[str]) -> None:
-        """Look for repeated keys among all published rows. Raises RepeatedKeyError, and PartOnlyError."""
+        """Look for repeated keys among all published rows. Raises RepeatedKeyError, and WholeFileNeededError."""
         if self.key_checked:
             return
         if not self.whole:
-            raise PartOnlyError
+            raise WholeFileNeededError("a key may be repeated")
         check_key(conn, key, self.table)
 
 
@@ -66,7 +67,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
     Raises RefreshError where the file's rows are not as many as promised or its bytes changed, CopyFailedError and
     RepeatedKeyError where a row is not sound.
     """
-    create_stage(conn, load, load.layout.bytes)
+    create_stage(conn, load, table_bytes(load.layout))
     copy_file(conn, load, ("pg_temp", TABLE), progress)
     kept = count_kept(conn, load, sql.Identifier("pg_temp", TABLE))
     checked = not (keyed_target and kept.rows == load.rows and not load.table.transformed)
@@ -82,7 +83,7 @@ def stage(conn: Connection, load: Load, progress: Callable[[int], None], *, keye
 
 
 def create_stage(conn: Connection, load: Load, size: int) -> None:
-    """Make the empty stage for so many bytes of the file at a time."""
+    """Make the empty stage for rows that take about so many bytes in a table."""
     _ask_for_memory(conn, size)
     conn.execute(_STAGE["create"].format(columns=compose.definitions(load.table.published)))
 

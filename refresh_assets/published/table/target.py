@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from psycopg import errors, sql
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.postgres.connect import Connection
+from refresh_assets.postgres.connect import Connection, ask_for_memory
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Table
@@ -24,7 +24,6 @@ from refresh_assets.published.table.unique import RepeatedKeyError, check_key
 SAMPLE_ROWS = 10
 _CREATE = queries("refresh_assets.published.table", "sql/create.sql")
 _APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
-_SESSION = queries("refresh_assets.postgres", "session.sql")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Target:
         Raises RefreshError where it cannot, and RepeatedKeyError where the key was not checked and is not unique.
         """
         cast_target = self.check_columns(source)
-        self.conn.execute(_SESSION["sort_memory"])
+        ask_for_memory(self.conn, "hash")
         with self.taking_rows():
             if rows_before:
                 find_delta(
@@ -224,7 +223,10 @@ class Target:
         if not can_be_read_in_parts(self.conn):
             return self.insert_new(source)
         pages = count_pages(self.conn, source.name)
-        return sum(self.insert_part(source, part) for part in split(pages, count_parts(pages)))
+        ask_for_memory(self.conn, "sort")
+        added = sum(self.insert_part(source, part) for part in split(pages, count_parts(pages)))
+        ask_for_memory(self.conn, "hash")
+        return added
 
     def insert_part(self, source: Source, part: Pages) -> int:
         """Insert the source's rows on these pages in the order of the key; return their number.
@@ -232,7 +234,6 @@ class Target:
         So an index is written page after page and not all over, and the rows yet stay about in the order of the file,
         in which they will be compared with the next one.
         """
-        self.conn.execute(_SESSION["part_memory"])
         statement = _APPLY["insert_part"].format(
             **self._insert_pieces(source), first=part.first, behind=part.behind, key=compose.names(self.table.key)
         )
@@ -264,7 +265,7 @@ class Target:
     def apply_delta(self, source: Source, rows_before: int, compared: Callable[[], None]) -> Changes:
         """Make the changes that stand in `pg_temp.refresh_delta`; `compared` is called before.
 
-        Raises RepeatedKeyError, PartOnlyError.
+        Raises RepeatedKeyError, WholeFileNeededError.
         """
         added, changed, removed = self._fetch("delta_counts")
         if not source.key_checked:

@@ -44,6 +44,12 @@ FROM pg_index
 JOIN pg_class AS index_class ON index_class.oid = pg_index.indexrelid
 WHERE pg_index.indrelid = to_regclass({target})
     AND pg_index.indisunique AND pg_index.indimmediate AND pg_index.indisvalid AND pg_index.indpred IS NULL AND pg_index.indexprs IS NULL
+    AND NOT EXISTS (
+        -- Where a key may be NULL, rows without one are beside those that it keeps apart.
+        SELECT FROM pg_attribute
+        WHERE attrelid = pg_index.indrelid AND NOT attnotnull
+            AND attnum = ANY (pg_index.indkey[0:pg_index.indnkeyatts - 1])
+    )
     AND {key}::text[] = (
         SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C")
         FROM pg_attribute
@@ -77,13 +83,18 @@ WHERE {target_mark} IS NULL OR {source_mark} IS NULL OR {differs}
 CREATE TEMPORARY TABLE refresh_delta ON COMMIT DROP AS
 {compare}
 
--- name: first_part
+-- name: no_parts
 CREATE TEMPORARY TABLE refresh_parts ON COMMIT DROP AS
 {compare}
+WITH NO DATA
 
--- name: next_part
-INSERT INTO pg_temp.refresh_parts
-{compare}
+-- name: part
+WITH part AS (
+    INSERT INTO pg_temp.refresh_parts
+    {compare}
+    RETURNING "refresh:kind"
+)
+SELECT count(*) FILTER (WHERE "refresh:kind" <> 'changed') FROM part
 
 -- name: source_part
 {keep} AND staged.ctid >= {first}::tid AND staged.ctid < {behind}::tid

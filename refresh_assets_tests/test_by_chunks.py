@@ -16,7 +16,7 @@ from refresh_assets.published.table import keep
 from refresh_assets.published.table.declaration import Column, Table
 from refresh_assets.published.table.load import FilterCount, Load
 from refresh_assets.published.table.replace import replace
-from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_parts, csv_text
+from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_chunks, csv_text
 
 Rows = list[tuple[str, ...]]
 COLUMNS = ("id", "title", "note", "kind")
@@ -26,7 +26,7 @@ STAGED = "SELECT count(*) FROM pg_temp.refresh_stage"
 
 @pytest.fixture(autouse=True)
 def small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_small_parts(desk, monkeypatch)
+    by_small_chunks(desk, monkeypatch)
 
 
 def with_row(number: int, **values: str) -> Rows:
