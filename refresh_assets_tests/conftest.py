@@ -14,6 +14,7 @@ pytest_plugins = [
     "refresh_assets_tests.postgres_fixtures",
     "refresh_assets_tests.event_logs",
     "refresh_assets_tests.published_fixtures",
+    "refresh_assets_tests.chunk_fixtures",
     "refresh_assets_tests.requests_fixtures",
     "refresh_assets_tests.shop",
     "refresh_assets_tests.floor",

@@ -95,7 +95,7 @@ class Desk:
 
 
 def by_small_chunks(desk: Desk, monkeypatch: pytest.MonkeyPatch, pages: int = 12) -> None:
-    """Let small files be sent piece by piece, in pieces for so many pages of a table."""
+    """Let small files be sent chunk by chunk, in chunks for so many pages of a table."""
     monkeypatch.setattr(parts, "PART_PAGES", pages)
     monkeypatch.setattr(dialect, "CUT_BYTES", 1)
     desk.block_size = 256

@@ -1,4 +1,4 @@
-"""A large file is sent piece by piece, and what comes of it is what comes of a file sent whole."""
+"""A large file is sent chunk by chunk, and what comes of it is what comes of a file sent whole."""
 
 from __future__ import annotations
 
@@ -12,82 +12,34 @@ import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
-from refresh_assets.published.table import keep
-from refresh_assets.published.table.declaration import Column, Table
-from refresh_assets.published.table.load import FilterCount, Load
+from refresh_assets.published.csv_file.file_format import BLOCK
+from refresh_assets.published.table import by_chunks, keep, parts
+from refresh_assets.published.table.declaration import Column
+from refresh_assets.published.table.load import FilterCount
 from refresh_assets.published.table.replace import replace
-from refresh_assets_tests.published_fixtures import SHELF, Desk, by_small_chunks, csv_text
+from refresh_assets_tests.chunk_fixtures import (
+    COLUMNS,
+    ROWS,
+    empty,
+    fill,
+    staged_at_the_end,
+    with_row,
+)
+from refresh_assets_tests.published_fixtures import SHELF, Desk, csv_text
 
-Rows = list[tuple[str, ...]]
-COLUMNS = ("id", "title", "note", "kind")
-ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open" if n % 3 else " free ") for n in range(1, 1501)]
-STAGED = "SELECT count(*) FROM pg_temp.refresh_stage"
-
-
-@pytest.fixture(autouse=True)
-def small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_small_chunks(desk, monkeypatch)
-
-
-def with_row(number: int, **values: str) -> Rows:
-    """Return the rows with other values in the one that has this number."""
-    rows = list(ROWS)
-    rows[number - 1] = tuple(values.get(name, value) for name, value in zip(COLUMNS, rows[number - 1], strict=True))
-    return rows
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
-def staged_at_the_end(desk: Desk, rows: Rows, table: Table = SHELF, **changes: Any) -> int:
-    """Load the rows; return how many of them stand on the stage when all is done."""
-    seen: list[int] = []
-
-    def look(conn: psycopg.Connection[Any]) -> None:
-        seen.extend(conn.execute(STAGED).fetchone() or ())
-
-    desk.run(rows, table, guard=look, **changes)
-    return seen[0]
+# What is sent chunk by chunk
 
 
-def picture(desk: Desk) -> Any:
-    return [
-        desk.admin.execute(query).fetchall()
-        for query in (
-            "SELECT xmin::text, ctid::text, shelf.* FROM etl.shelf ORDER BY 1, 2",
-            "SELECT * FROM etl.refresh_state",
-            "SELECT * FROM etl.refresh_loads",
-        )
-    ]
-
-
-def refused(desk: Desk, content: Rows, words: str, **changes: Any) -> None:
-    """Show that a load over what is there is refused in these words, and that nothing changed."""
-    before = picture(desk)
-    with pytest.raises(RefreshError, match=words):
-        desk.run(content, SHELF, **changes)
-    assert picture(desk) == before
-
-
-def fill(desk: Desk, table: Table = SHELF) -> None:
-    """Load the rows, and give back the pages that the server took in advance: of a small table they are half of it."""
-    desk.run(ROWS, table)
-    desk.admin.execute("VACUUM etl.shelf")
-
-
-def empty(desk: Desk) -> None:
-    """Leave the table as somebody else makes it: with its key and with no row."""
-    desk.admin.execute("CREATE SCHEMA etl")
-    desk.admin.execute("CREATE TABLE etl.shelf (id int PRIMARY KEY, title text NOT NULL, note text, kind text)")
-
-
-# What is sent piece by piece
-
-
-def test_no_more_than_a_piece_stands_on_the_stage(desk: Desk) -> None:
+def test_no_more_than_a_chunk_stands_on_the_stage(desk: Desk) -> None:
     fill(desk)
     assert staged_at_the_end(desk, with_row(700, title="another")) == 0
     assert desk.value("SELECT title FROM etl.shelf WHERE id = 700") == "another"
 
 
-def test_an_empty_table_is_filled_piece_by_piece(desk: Desk) -> None:
+def test_an_empty_table_is_filled_chunk_by_chunk(desk: Desk) -> None:
     empty(desk)
     assert staged_at_the_end(desk, ROWS) == 0
     assert desk.value("SELECT count(*) FROM etl.shelf") == len(ROWS)
@@ -95,7 +47,7 @@ def test_an_empty_table_is_filled_piece_by_piece(desk: Desk) -> None:
 
 @pytest.mark.parametrize("place", [0, 300, 750, 1500])
 @pytest.mark.parametrize("number", [150, -150])
-def test_a_file_that_grew_or_shrank_in_one_place_is_taken_piece_by_piece(desk: Desk, place: int, number: int) -> None:
+def test_a_file_that_grew_or_shrank_in_one_place_is_taken_chunk_by_chunk(desk: Desk, place: int, number: int) -> None:
     fill(desk)
     if number > 0:
         rows = [*ROWS[:place], *((str(9000 + n), "new", "x" * 100, "open") for n in range(number)), *ROWS[place:]]
@@ -107,7 +59,7 @@ def test_a_file_that_grew_or_shrank_in_one_place_is_taken_piece_by_piece(desk: D
 
 
 @pytest.mark.parametrize("looked_at", [keep.BYTES_LOOKED_AT, 1], ids=["looked at", "tried"])
-def test_a_table_that_is_not_there_yet_is_filled_piece_by_piece_where_rows_are_left_out(
+def test_a_table_that_is_not_there_yet_is_filled_chunk_by_chunk_where_rows_are_left_out(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, looked_at: int
 ) -> None:
     monkeypatch.setattr(keep, "BYTES_LOOKED_AT", looked_at)
@@ -149,7 +101,7 @@ def test_line_ends_in_quotes_are_no_ends_of_rows(desk: Desk, end: str, *, first:
     assert [row[:3] for row in desk.rows("etl.shelf")] == [(int(key), title, note) for key, title, note, _ in rows]
 
 
-def test_the_filters_values_are_counted_over_all_pieces(desk: Desk) -> None:
+def test_the_filters_values_are_counted_over_all_chunks(desk: Desk) -> None:
     fill(desk)
     result = desk.run(with_row(1, title="another"), SHELF)
     assert (result.rows_staged, result.rows, result.changed) == (1500, 1500, 1)
@@ -158,7 +110,7 @@ def test_the_filters_values_are_counted_over_all_pieces(desk: Desk) -> None:
 
 @pytest.mark.parametrize("kind", ["closed", "", "opened"])
 @pytest.mark.parametrize("emptied", [True, False])
-def test_rows_that_are_left_out_are_left_out_piece_by_piece(desk: Desk, kind: str, *, emptied: bool) -> None:
+def test_rows_that_are_left_out_are_left_out_chunk_by_chunk(desk: Desk, kind: str, *, emptied: bool) -> None:
     fill(desk)
     if emptied:
         desk.admin.execute("TRUNCATE etl.shelf")
@@ -171,7 +123,7 @@ def test_rows_that_are_left_out_are_left_out_piece_by_piece(desk: Desk, kind: st
     assert len(desk.rows("etl.shelf")) == 1500
 
 
-def test_the_most_frequent_values_of_all_pieces_are_told_of_rows_left_out(
+def test_the_most_frequent_values_of_all_chunks_are_told_of_rows_left_out(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep, "VALUES_COUNTED", 4)
@@ -184,7 +136,7 @@ def test_the_most_frequent_values_of_all_pieces_are_told_of_rows_left_out(
     assert result.filter_counts[2:] == (FilterCount("odd 5", 36, kept=False), FilterCount("odd 0", 30, kept=False))
 
 
-def test_progress_goes_on_from_piece_to_piece(desk: Desk) -> None:
+def test_progress_goes_on_from_chunk_to_chunk(desk: Desk) -> None:
     fill(desk)
     load = desk.load(with_row(5, title="another"), SHELF)
     seen: list[int] = []
@@ -193,6 +145,32 @@ def test_progress_goes_on_from_piece_to_piece(desk: Desk) -> None:
     assert seen == sorted(seen)
     assert len(seen) > 1
     assert seen[-1] == load.layout.bytes - load.layout.data_offset
+
+
+@pytest.mark.slow
+def test_a_chunk_of_narrow_rows_stays_in_the_servers_memory(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_PAGES", 1500)
+    monkeypatch.setattr(by_chunks, "PART_BYTES", 1500 * 8192)
+    desk.block_size = BLOCK
+    text = csv_text([], COLUMNS) + "".join(f"{number},t,,open\n" for number in range(600_000))
+    desk.run(text, SHELF)
+    load = desk.load(text.replace("700,t", "700,another"), SHELF)
+    room: list[Any] = []
+    taken: list[Any] = []
+
+    class Measuring(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *args: Any, **keywords: Any) -> Any:
+            if "TRUNCATE" in (query if isinstance(query, str) else query.as_string(self.connection)):
+                with psycopg.Cursor(self.connection) as cursor:
+                    room.append(cursor.execute("SELECT current_setting('temp_buffers')::text").fetchone())
+                    taken.append(cursor.execute("SELECT pg_relation_size('pg_temp.refresh_stage')").fetchone())
+            return super().execute(query, *args, **keywords)
+
+    with connect(desk.settings, "test") as conn:
+        conn.cursor_factory = Measuring
+        assert replace(conn, load).changed > 0
+    assert len(taken) > 1
+    assert desk.value(f"SELECT pg_size_bytes('{room[0][0]}')") >= max(size for (size,) in taken) > 8 * 1024 * 1024
 
 
 # What is staged whole
@@ -220,6 +198,13 @@ def test_a_table_that_is_not_as_declared_has_the_file_staged_whole(desk: Desk, m
     assert staged_at_the_end(desk, with_row(700, title="another")) == 1500
 
 
+def test_why_the_file_is_staged_whole_is_told_in_the_log(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    fill(desk)
+    with caplog.at_level("INFO"):
+        desk.run(with_row(700, title="another")[::-1], SHELF)
+    assert "etl.shelf: the whole file is staged: its rows and those of the table are not in one order" in caplog.text
+
+
 def test_rows_in_another_order_have_the_file_staged_whole(desk: Desk) -> None:
     fill(desk)
     assert staged_at_the_end(desk, with_row(700, title="another")[::-1]) == 1500
@@ -240,127 +225,10 @@ def test_columns_made_by_expressions_have_the_file_staged_whole(desk: Desk) -> N
     assert desk.value("SELECT title FROM etl.shelf WHERE id = 700") == "ANOTHER"
 
 
-# What is refused
-
-
-@pytest.mark.parametrize("number", [1, 700, 1500])
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"id": "x"}, "column id: 'x' is no integer"),
-        ({"title": ""}, "column title: empty, which is NULL"),
-        ({"kind": 'open","more'}, "5 fields where the header has 4"),
-    ],
-    ids=["no number", "no title", "wide"],
-)
-@pytest.mark.parametrize("emptied", [True, False])
-def test_a_row_that_is_not_sound_is_told_by_its_line(
-    desk: Desk, number: int, values: dict[str, str], words: str, *, emptied: bool
-) -> None:
-    fill(desk)
-    if emptied:
-        desk.admin.execute("TRUNCATE etl.shelf")
-    text = csv_text(with_row(number, **values), COLUMNS).replace('"open"",""more"', "open,more")
-    before = picture(desk)
-    with pytest.raises(RefreshError, match=rf"line {number + 1}: (column )?.*{words.removeprefix('column ')}"):
-        desk.run(text, SHELF)
-    assert picture(desk) == before
-
-
-@pytest.mark.parametrize("copies", [(2, 3), (2, 1400), (1400, 1401)])
-def test_a_key_repeated_in_an_empty_table_is_told_by_its_lines(desk: Desk, copies: tuple[int, int]) -> None:
-    empty(desk)
-    rows = list(ROWS)
-    for place in copies:
-        rows.insert(place - 1, ("5000", "again", "", "open"))
-    lines = ", ".join(f"line {place + 1}" for place in copies)
-    with pytest.raises(RefreshError, match=f"not unique: '5000' on {lines}"):
-        desk.run(rows, SHELF)
-    assert desk.value("SELECT count(*) FROM etl.shelf") == 0
-
-
-@pytest.mark.parametrize("kinds", [("closed", "closed"), ("open", "closed"), ("closed", "open")])
-@pytest.mark.parametrize("key", ["5000", "10", "700", "1500"])
-@pytest.mark.parametrize("places", [(20, 21), (20, 1400), (1400, 1401)])
-@pytest.mark.parametrize("emptied", [True, False])
-def test_a_key_of_rows_left_out_is_told_by_its_lines_where_it_is_repeated(
-    desk: Desk, kinds: tuple[str, str], key: str, places: tuple[int, int], *, emptied: bool
-) -> None:
-    fill(desk)
-    if emptied:
-        desk.admin.execute("TRUNCATE etl.shelf")
-    rows = [row for row in ROWS if row[0] != key]
-    for place, kind in zip(places, kinds, strict=True):
-        rows.insert(place - 1, (key, "again", "", kind))
-    lines = ", ".join(f"line {place + 1}" for place in places)
-    refused(desk, rows, f"not unique: '{key}' on {lines}")
-
-
-@pytest.mark.parametrize("promised", [1499, 1501])
-def test_another_number_of_rows_than_promised_is_refused(desk: Desk, promised: int) -> None:
-    fill(desk)
-    rows = with_row(700, title="another")
-    refused(desk, rows, f"^staged 1500 rows; the manifest says {promised}$", rows=promised)
-
-
-def test_a_shrink_by_the_filter_is_refused_with_the_values_that_were_found(desk: Desk) -> None:
-    fill(desk)
-    rows = [(*row[:3], "closed") if int(row[0]) % 3 else row for row in ROWS]
-    words = "refused to load 500 rows over 1500: .*column 'kind' has 'closed' in 1000 rows, 'free' in 500 rows"
-    refused(desk, rows, words)
-    assert desk.run(rows, SHELF, accept_shrink=True).removed == 1000
-
-
-def test_a_shrink_is_refused_with_the_values_that_were_found(desk: Desk) -> None:
-    fill(desk)
-    words = "refused to load 600 rows over 1500: .*column 'kind' has 'open' in 400 rows, 'free' in 200 rows"
-    refused(desk, ROWS[:600], words)
-    assert desk.run(ROWS[:600], SHELF, accept_shrink=True).removed == 900
-
-
-def changing(load: Load, at: int, change: Callable[[bytes], bytes]) -> Callable[[int], None]:
-    """Return a progress that changes the file once so many bytes of it are sent."""
-
-    def progress(sent: int) -> None:
-        if sent >= at and load.path.read_bytes() == content:
-            load.path.write_bytes(change(content))
-
-    content = load.path.read_bytes()
-    return progress
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content.replace(b"title 1490", b"title 1499"),
-        lambda content: content + b"9000,late,,open\n",
-        lambda content: content[: content.index(b"1490,")],
-        lambda content: content[:-1],
-    ],
-    ids=["other bytes", "a row more", "rows less", "its last byte missing"],
-)
-def test_a_file_that_changes_between_its_pieces_is_refused(desk: Desk, change: Callable[[bytes], bytes]) -> None:
-    fill(desk)
-    before = picture(desk)
-    load = desk.load(with_row(3, title="another"), SHELF)
-    with (
-        connect(desk.settings, "test") as conn,
-        pytest.raises(RefreshError, match="was changed after it was verified"),
-    ):
-        replace(conn, load, progress=changing(load, 10_000, change))
-    assert picture(desk) == before
-
-
-def test_a_constraint_of_the_teams_is_told_as_ever(desk: Desk) -> None:
-    fill(desk)
-    desk.admin.execute("ALTER TABLE etl.shelf ADD CONSTRAINT calm CHECK (title <> 'loud')")
-    refused(desk, with_row(1499, title="loud"), "does not take the published rows: .*calm")
-
-
 # Beside others
 
 
-def test_readers_go_on_and_writers_wait_from_the_first_piece_on(desk: Desk) -> None:
+def test_readers_go_on_and_writers_wait_from_the_first_chunk_on(desk: Desk) -> None:
     fill(desk)
     load = desk.load(with_row(3, title="another"), SHELF)
     half_sent, seen = threading.Event(), threading.Event()

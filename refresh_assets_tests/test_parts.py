@@ -14,10 +14,10 @@ Rows = list[tuple[Any, ...]]
 ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
 
 
-@pytest.fixture(autouse=True, params=["piece by piece", "staged whole"])
+@pytest.fixture(autouse=True, params=["chunk by chunk", "staged whole"])
 def small_parts(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_PAGES", 12)
-    if request.param == "piece by piece":
+    if request.param == "chunk by chunk":
         by_small_chunks(desk, monkeypatch)
 
 

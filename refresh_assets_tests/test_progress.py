@@ -34,6 +34,15 @@ def told(seconds: int, megabytes_a_second: int, size: int | None = 600 * MB, row
     return lines
 
 
+def test_what_is_sent_once_more_is_counted_from_there() -> None:
+    clock, lines = Clock(), list[str]()
+    progress = Progress("datasets.csv: staged", lines.append, 600 * MB, None, clock)
+    for second, done in ((30, 300), (35, 20), (40, 40), (62, 128)):
+        clock.now = 100.0 + second
+        progress(done * MB)
+    assert lines[-1] == "datasets.csv: staged 128.0 MB of 600.0 MB (21 %), 4.7 MB/s, about 100 s left"
+
+
 def test_a_line_has_bytes_rows_rate_and_the_time_that_is_left() -> None:
     assert told(10, 6) == [
         "datasets.csv: staged 60.0 MB of 600.0 MB (10 %), about 300,000 of 3,000,000 rows, 6.0 MB/s, about 90 s left"

@@ -129,7 +129,7 @@ def test_a_large_load_cut_before_any_statement_leaves_all_as_it_was(
         assert desk.value(LOCKS_HELD) == 0
         assert desk.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'refresh_%' AND relpersistence = 't'") == 0
         statement += 1
-    assert statement > 30  # the file has three pieces
+    assert statement > 30  # the file has three chunks
     assert desk.value("SELECT count(*) FROM etl.books WHERE title = 'another'") == 1
     assert desk.value("SELECT count(*) FROM etl.books") == 999
 

@@ -46,6 +46,7 @@ class Progress:
         self._wait = FIRST_SECONDS
         self._next = self._began + self._wait
         self._told = False
+        self._done = 0
 
     def __call__(self, done: int, all_bytes: int | None = None) -> None:
         """Take note of the bytes so far; `all_bytes` where it becomes known only now."""
@@ -53,6 +54,10 @@ class Progress:
         if self._watcher is not None:
             self._watcher(self.what, done, self.all_bytes)
         now = self.clock()
+        if done < self._done:
+            # What was sent is sent once more, whole.
+            self._began = now
+        self._done = done
         if self._told and done == self.all_bytes:
             self.tell(f"{self.what} {megabytes(done)} in {now - self._began:.0f} s")
         elif now >= self._next:

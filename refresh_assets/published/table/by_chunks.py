@@ -99,8 +99,13 @@ class _Chunks:
         if not self.target.stores_what_is_sent(source):
             raise WholeFileNeededError("the table has other types than declared, triggers or rules")
         totals = ChunkTotals(self.conn, self.load)
-        with self.target.taking_rows(), contextlib.closing(self._staged(chunks, totals)) as staged:
-            kept, changes = (self._replace if rows_before else self._fill)(staged, source, totals, rows_before)
+        try:
+            with contextlib.closing(self._staged(chunks, totals)) as staged:
+                kept, changes = (self._replace if rows_before else self._fill)(staged, source, totals, rows_before)
+            self.target.check_constraints()
+        except (errors.IntegrityError, errors.ProgramLimitExceeded) as error:
+            # What is wrong with the file is to be told first.
+            raise WholeFileNeededError("the table did not take a row") from error
         totals.check_left_out(self.target.name)
         return Taken(kept, changes, rows_before)
 
@@ -124,18 +129,15 @@ class _Chunks:
         self, staged: Iterator[_Staged], source: Source, totals: ChunkTotals, rows_before: int
     ) -> tuple[Kept, Changes]:
         ask_for_memory(self.conn, "sort")
-        try:
-            for _chunk, keep in staged:
-                part = replace(source, keep=keep)
-                if self.new:
-                    self.target.insert_new(part)
-                else:
-                    self.target.insert_part(part, ALL_PAGES)
-                self.callbacks.ended("apply")
+        for _chunk, keep in staged:
+            part = replace(source, keep=keep)
             if self.new:
-                self.target.add_key()
-        except errors.IntegrityError as error:
-            raise WholeFileNeededError("the table did not take a row") from error
+                self.target.insert_new(part)
+            else:
+                self.target.insert_part(part, ALL_PAGES)
+            self.callbacks.ended("apply")
+        if self.new:
+            self.target.add_key()
         ask_for_memory(self.conn, "hash")
         kept = totals.total()
         self.callbacks.check_shrink(kept, rows_before)

@@ -30,7 +30,7 @@ class CopyFailedError(Exception):
 
 
 class Sending:
-    """A file on its way to the server, whole or piece by piece, hashed as it is sent."""
+    """A file on its way to the server, whole or chunk by chunk, hashed as it is sent."""
 
     def __init__(self, conn: Connection, load: Load, file: BinaryIO, progress: Callable[[int], None]) -> None:
         self._conn = conn

@@ -16,12 +16,12 @@ from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.delta import find_delta
 from refresh_assets.published.table.keep import Kept
-from refresh_assets.published.table.load import Row, Samples
+from refresh_assets.published.table.load import Samples
 from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, count_parts, split
+from refresh_assets.published.table.samples import samples_of_delta, samples_of_table
 from refresh_assets.published.table.stage import Source
 from refresh_assets.published.table.unique import RepeatedKeyError, check_key
 
-SAMPLE_ROWS = 10
 _CREATE = queries("refresh_assets.published.table", "sql/create.sql")
 _APPLY = queries("refresh_assets.published.table", "sql/apply.sql")
 
@@ -117,8 +117,7 @@ class Target:
 
     def filled(self, rows: int) -> Changes:
         """Return the changes of a table that was just made and filled with so many rows."""
-        texts = compose.texts(self._columns, "target")
-        return Changes(rows, 0, 0, Samples(added=self._sample("sample_rows", target=self.name, texts=texts)))
+        return Changes(rows, 0, 0, samples_of_table(self.conn, self.name, self._columns))
 
     def replace(
         self, source: Source, rows_before: int, *, new: bool, compared: Callable[[], None] = lambda: None
@@ -131,7 +130,7 @@ class Target:
         """
         cast_target = self.check_columns(source)
         ask_for_memory(self.conn, "hash")
-        with self.taking_rows():
+        with self._taking_rows():
             if rows_before:
                 find_delta(
                     self.conn,
@@ -146,14 +145,22 @@ class Target:
             self._check_content(source, cast_target)
         return changes
 
+    def check_constraints(self) -> None:
+        """Look at what is deferred: it must not come behind the look at what was written, at the commit."""
+        self.conn.execute(_APPLY["constraints_now"])
+
     @contextlib.contextmanager
-    def taking_rows(self) -> Iterator[None]:
-        """Write to the table, and have its constraints looked at. Raises RefreshError where it does not take a row."""
+    def _taking_rows(self) -> Iterator[None]:
+        """Write to the table. Raises RefreshError where it does not take a row."""
         try:
             yield
-            # What is deferred to the commit must not come behind the look at what was written.
-            self.conn.execute(_APPLY["constraints_now"])
-        except (errors.IntegrityError, errors.DatatypeMismatch, errors.UndefinedFunction) as error:
+            self.check_constraints()
+        except (
+            errors.IntegrityError,
+            errors.DatatypeMismatch,
+            errors.UndefinedFunction,
+            errors.ProgramLimitExceeded,
+        ) as error:
             raise RefreshError(
                 f"table {self.shown} does not take the published rows: {error.diag.message_primary}"
                 + (f" ({error.diag.message_detail})" if error.diag.message_detail else "")
@@ -270,7 +277,7 @@ class Target:
         added, changed, removed = self._fetch("delta_counts")
         if not source.key_checked:
             self._check_key(source, each_met_its_own=source.rows - added == rows_before - removed)
-        samples = self._samples()
+        samples = samples_of_delta(self.conn, self.name, self.table.key, self._columns)
         compared()
         try:
             with self.conn.transaction():
@@ -308,25 +315,6 @@ class Target:
             )
             self.conn.execute(_APPLY["update"].format(target=self.name, assignments=assignments, delta_key=delta_key))
         self.conn.execute(_APPLY["insert"].format(target=self.name, columns=compose.names(self._columns)))
-
-    def _samples(self) -> Samples:
-        key = compose.names(self.table.key, "delta")
-        delta_key = compose.same_key(self.table.key, "target", "delta")
-        new, old = compose.texts(self._columns, "delta"), compose.texts(self._columns, "target")
-        both = compose.COMMA.join([old, new])
-        pairs = self._sample("sample_target", "changed", target=self.name, texts=both, key=key, delta_key=delta_key)
-        width = len(self._columns)
-        return Samples(
-            added=self._sample("sample_delta", "added", texts=new, key=key),
-            changed=[(pair[:width], pair[width:]) for pair in pairs],
-            removed=self._sample("sample_target", "removed", target=self.name, texts=old, key=key, delta_key=delta_key),
-        )
-
-    def _sample(self, statement: str, kind: str = "", **pieces: sql.Composable) -> list[Row]:
-        rows: Any = self.conn.execute(
-            _APPLY[statement].format(kind=sql.Literal(kind), limit=sql.Literal(SAMPLE_ROWS), **pieces)
-        ).fetchall()
-        return list(rows)
 
     def _check_content(self, source: Source, cast_target: frozenset[str]) -> None:
         """Compare once more where a trigger or another type may have stored something else than was sent."""
