@@ -56,12 +56,8 @@ def take_by_chunks(conn: Connection, load: Load, target: Target, callbacks: Call
     if is_one_part(load.layout) or load.table.transformed or not can_be_read_in_parts(conn):
         return None
     with conn.transaction() as attempt:
-        target.lock()
-        pages = count_pages(conn, target.name)
-        chunks = chunks_of(load.layout, pages)
         try:
-            if len(chunks) > 1:
-                return _Chunks(conn, load, target, callbacks, new).take(chunks, pages)
+            return _Chunks(conn, load, target, callbacks, new).take()
         except (WholeFileNeededError, CopyFailedError, ShrinkRefusedError) as error:
             _log.info("%s: the whole file is staged: %s", target.shown, _reason(error))
         # Other writers need not wait yet.
@@ -85,10 +81,10 @@ class _Chunks:
     callbacks: Callbacks
     new: bool
 
-    def take(self, chunks: list[Chunk], pages: int) -> Taken:
+    def take(self) -> Taken:
+        self.target.lock()
         rows_before = 0 if self.new else self.target.count()
-        if rows_before and not pages:
-            raise WholeFileNeededError("the table is partitioned")
+        chunks = self._cut(rows_before)
         # More than all cannot be kept.
         most = Kept(self.load.rows, ())
         self.callbacks.check_shrink(most, rows_before)
@@ -108,6 +104,16 @@ class _Chunks:
             raise WholeFileNeededError("the table did not take a row") from error
         totals.check_left_out(self.target.name)
         return Taken(kept, changes, rows_before)
+
+    def _cut(self, rows_before: int) -> list[Chunk]:
+        # The pages of an empty table, which may be many, hold nothing to compare with.
+        pages = count_pages(self.conn, self.target.name) if rows_before else 0
+        if rows_before and not pages:
+            raise WholeFileNeededError("the rows of the table stand in partitions")
+        chunks = chunks_of(self.load.layout, pages)
+        if len(chunks) == 1:
+            raise WholeFileNeededError("it cannot be cut between rows")
+        return chunks
 
     def _replace(
         self, staged: Iterator[_Staged], source: Source, totals: ChunkTotals, rows_before: int
