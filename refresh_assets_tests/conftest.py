@@ -30,12 +30,6 @@ TURNS = ((4, 15), (4, 17))
 SLOW_TEST, FAST_TEST = timedelta(seconds=45), timedelta(seconds=5)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests: one worker would wait for the other to end them."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-
-
 @pytest.fixture(autouse=True)
 def no_turn_in_a_test(request: pytest.FixtureRequest) -> None:
     """Wait where an hour is about to end or a schedule to tick, so that what is due does not change in mid-test."""
