@@ -40,23 +40,12 @@ def staged_at_the_end(desk: Desk, rows: Rows, table: Table = SHELF, **changes: A
     return seen[0]
 
 
-def picture(desk: Desk) -> Any:
-    return [
-        desk.admin.execute(query).fetchall()
-        for query in (
-            "SELECT xmin::text, ctid::text, shelf.* FROM etl.shelf ORDER BY 1, 2",
-            "SELECT * FROM etl.refresh_state",
-            "SELECT * FROM etl.refresh_loads",
-        )
-    ]
-
-
 def refused(desk: Desk, content: Rows, words: str, **changes: Any) -> None:
     """Show that a load over what is there is refused in these words, and that nothing changed."""
-    before = picture(desk)
+    before = desk.picture("shelf")
     with pytest.raises(RefreshError, match=words):
         desk.run(content, SHELF, **changes)
-    assert picture(desk) == before
+    assert desk.picture("shelf") == before
 
 
 def fill(desk: Desk, table: Table = SHELF) -> None:

@@ -82,12 +82,12 @@ class Desk:
         row = self.admin.execute(query).fetchone()
         return row[0] if row else None
 
-    def picture(self) -> Any:
+    def picture(self, table: str = "books") -> Any:
         """Return everything that a failed refresh must leave as it is, down to the versions of the rows."""
         return [
             self.admin.execute(query).fetchall()
             for query in (
-                "SELECT xmin::text, ctid::text, books.* FROM etl.books ORDER BY 1, 2",
+                f"SELECT xmin::text, ctid::text, {table}.* FROM etl.{table} ORDER BY 1, 2",
                 "SELECT * FROM etl.refresh_state",
                 "SELECT * FROM etl.refresh_loads",
             )

@@ -12,7 +12,7 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published.table.load import Load
 from refresh_assets.published.table.replace import replace
-from refresh_assets_tests.chunk_fixtures import COLUMNS, ROWS, empty, fill, picture, refused, with_row
+from refresh_assets_tests.chunk_fixtures import COLUMNS, ROWS, empty, fill, refused, with_row
 from refresh_assets_tests.published_fixtures import SHELF, Desk, csv_text
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
@@ -36,10 +36,10 @@ def test_a_row_that_is_not_sound_is_told_by_its_line(
     if emptied:
         desk.admin.execute("TRUNCATE etl.shelf")
     text = csv_text(with_row(number, **values), COLUMNS).replace('"open"",""more"', "open,more")
-    before = picture(desk)
+    before = desk.picture("shelf")
     with pytest.raises(RefreshError, match=rf"line {number + 1}: (column )?.*{words.removeprefix('column ')}"):
         desk.run(text, SHELF)
-    assert picture(desk) == before
+    assert desk.picture("shelf") == before
 
 
 @pytest.mark.parametrize("copies", [(2, 3), (2, 1400), (1400, 1401)])
@@ -81,10 +81,10 @@ def test_another_number_of_rows_than_promised_is_refused(desk: Desk, promised: i
 def test_a_shrink_that_only_the_filter_makes_is_refused_where_all_is_in_order(desk: Desk) -> None:
     table = altered(SHELF, shrink_limit=0.9)
     fill(desk, table)
-    before = picture(desk)
+    before = desk.picture("shelf")
     with pytest.raises(RefreshError, match="refused to load 1250 rows over 1500"):
         desk.run([(*row[:3], "closed") if int(row[0]) % 6 == 0 else row for row in ROWS], table)
-    assert picture(desk) == before
+    assert desk.picture("shelf") == before
 
 
 def test_a_file_of_which_nothing_is_kept_is_refused(desk: Desk) -> None:
@@ -194,14 +194,14 @@ def changing(load: Load, at: int, change: Callable[[bytes], bytes]) -> Callable[
 )
 def test_a_file_that_changes_between_its_chunks_is_refused(desk: Desk, change: Callable[[bytes], bytes]) -> None:
     fill(desk)
-    before = picture(desk)
+    before = desk.picture("shelf")
     load = desk.load(with_row(3, title="another"), SHELF)
     with (
         connect(desk.settings, "test") as conn,
         pytest.raises(RefreshError, match="was changed after it was verified"),
     ):
         replace(conn, load, progress=changing(load, 10_000, change))
-    assert picture(desk) == before
+    assert desk.picture("shelf") == before
 
 
 def test_a_constraint_of_the_teams_is_told_as_ever(desk: Desk) -> None:

@@ -16,9 +16,10 @@ ROWS: Rows = [(str(n), f"title {n}", "x" * 100, "open") for n in range(1, 2001)]
 
 @pytest.fixture(autouse=True, params=["chunk by chunk", "staged whole"])
 def small_parts(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_PAGES", 12)
     if request.param == "chunk by chunk":
         by_small_chunks(desk, monkeypatch)
+    else:
+        monkeypatch.setattr(parts, "PART_PAGES", 12)
 
 
 def changed(rows: Rows, *keys: int) -> Rows:

@@ -84,6 +84,8 @@ class PartwiseComparison:
         if self._apart > most:
             # Where the file has grown or shrunk in one place, all rows behind it are a little off.
             self._meet()
+            row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
+            self._apart = row[0]
         return self._apart <= most
 
     def finish(self) -> None:
@@ -101,8 +103,6 @@ class PartwiseComparison:
         self.conn.execute(_APPLY["parts_together"].format(compare=_APPLY["compare"].format(**apart)))
         self.conn.execute(_APPLY["forget_parts"])
         self.conn.execute(_APPLY["met_are_parts"])
-        row: Any = self.conn.execute(_APPLY["apart"]).fetchone()
-        self._apart = row[0]
 
 
 def _of_pages(statement: str, pages: Pages, **pieces: sql.Composable) -> sql.Composed:
