@@ -66,6 +66,7 @@ class _Pool(socketserver.ThreadingTCPServer):
     daemon_threads = True
     settings: dict[str, str]
     idle: list[psycopg.Connection[tuple[object, ...]]]
+    loyalty: int
 
     def borrow(self) -> psycopg.Connection[tuple[object, ...]]:
         with contextlib.suppress(IndexError):
@@ -85,6 +86,14 @@ class _Client(socketserver.BaseRequestHandler):
     request: socket.socket
 
     def handle(self) -> None:
+        self.loans = 0
+        self.kept: list[psycopg.Connection[tuple[object, ...]]] = []
+        try:
+            self._serve()
+        finally:
+            self.server.idle.extend(self.kept)
+
+    def _serve(self) -> None:
         with contextlib.suppress(OSError, EOFError):
             self._welcome()
             while True:
@@ -109,7 +118,7 @@ class _Client(socketserver.BaseRequestHandler):
         self.request.sendall(answer + _message(b"K", struct.pack("!II", 1, 1)) + _message(_READY, _IDLE))
 
     def _lend(self, asked: bytes) -> None:
-        session = self.server.borrow()
+        session = self.kept.pop() if self.kept else self.server.borrow()
         # libpq has logged in; the conversation goes on over its socket.
         with socket.socket(fileno=os.dup(session.fileno())) as server:
             server.setblocking(True)
@@ -120,7 +129,8 @@ class _Client(socketserver.BaseRequestHandler):
                 asked = self.request.recv(1_000_000)
                 if not asked:
                     raise EOFError
-        self.server.idle.append(session)
+        self.loans += 1
+        (self.kept if self.loans < self.server.loyalty else self.server.idle).append(session)
 
     def _answered(self, server: socket.socket) -> bytes:
         """Pass the answer on; return the state of the transaction after it."""
@@ -160,10 +170,13 @@ def line_to(settings: dict[str, str]) -> Iterator[tuple[Line, dict[str, str]]]:
 
 
 @contextlib.contextmanager
-def transaction_pooler(settings: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Run a pooler before a database; give the settings that lead through it."""
+def transaction_pooler(settings: dict[str, str], loyalty: int = 0) -> Iterator[dict[str, str]]:
+    """Run a pooler before a database; give the settings that lead through it.
+
+    For so many loans as `loyalty` says, each client gets the session that it had before.
+    """
     with _Pool((LOCALHOST, 0), _Client) as pool:
-        pool.settings, pool.idle = settings, []
+        pool.settings, pool.idle, pool.loyalty = settings, [], loyalty
         thread = threading.Thread(target=pool.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
