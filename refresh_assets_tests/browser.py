@@ -65,11 +65,14 @@ class Browser:
         return self.wait_for(*expected, seconds=seconds)
 
     def wait_for(self, *expected: str, seconds: float = SECONDS) -> str:
-        """Return the text of the page once it holds everything that is expected; fail with the text otherwise."""
+        """Return the text of the page once it holds everything that is expected; fail with the text otherwise.
+
+        What is expected twice must be there twice.
+        """
 
         def missing() -> list[str]:
             text = self.text
-            return [words for words in expected if words not in text]
+            return [words for words in expected if text.count(words) < expected.count(words)]
 
         try:
             WebDriverWait(self.driver, seconds).until(lambda _driver: not missing())

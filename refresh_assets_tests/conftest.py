@@ -27,16 +27,15 @@ pytest_plugins = [
 
 # When a window ends or a shipped schedule ticks, in UTC: at each hour, and at these times of day.
 TURNS = ((4, 15), (4, 17))
-SLOW_TEST, FAST_TEST = timedelta(seconds=45), timedelta(seconds=5)
+LONGEST_TEST = timedelta(seconds=45)
 
 
 @pytest.fixture(autouse=True)
-def no_turn_in_a_test(request: pytest.FixtureRequest) -> None:
+def no_turn_in_a_test() -> None:
     """Wait where an hour is about to end or a schedule to tick, so that what is due does not change in mid-test."""
-    need = SLOW_TEST if request.node.get_closest_marker("slow") else FAST_TEST
     now = datetime.now(timezone.utc)
     hour = now.replace(minute=0, second=0, microsecond=0)
     turns = [hour + timedelta(hours=1), *(now.replace(hour=h, minute=m, second=0, microsecond=0) for h, m in TURNS)]
-    waits = [turn - now for turn in turns if timedelta(0) <= turn - now <= need]
+    waits = [turn - now for turn in turns if timedelta(0) <= turn - now <= LONGEST_TEST]
     if waits:
         time.sleep(max(waits).total_seconds())

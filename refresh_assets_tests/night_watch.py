@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from refresh_assets_tests.postgres_fixtures import new_database
 from refresh_assets_tests.published_fixtures import csv_text
 from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
 from refresh_assets_tests.smtp_server import Caught, Mailserver, catching, free_port
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import job_origin, mail_settings
 
 # Another team's code location: a job that never ends, one that always fails, a sensor that does, and one that hangs.
@@ -38,7 +38,7 @@ ELSEWHERE = """
 
     @dg.op
     def sleep():
-        time.sleep(600)
+        time.sleep(3600)
 
     @dg.job(executor_def=in_process_with_heartbeat)
     def endless():
@@ -177,12 +177,11 @@ class NightWatch:
         self.wait(lambda: self.shop.rows(query)[0][0] >= wanted)
 
     def wait(self, condition: Callable[[], Any], seconds: float = 90) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, self._situation()
+        def look() -> Any:
             assert self._daemon is None or self._daemon.poll() is None, self._situation()
-            time.sleep(0.1)
-        return found
+            return condition()
+
+        return wait_until(look, seconds, self._situation)
 
     def _with(self, subject: str, about: str) -> list[Caught]:
         return [x for x in self.mails if subject in str(x.mail["Subject"]) and about in x.text()]

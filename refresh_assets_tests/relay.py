@@ -22,6 +22,7 @@ import pytest
 from refresh_assets.instance import prepare_home
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
+from refresh_assets_tests.waiting import wait_until
 
 # A code location with a job that takes as long as the setting says, once a minute.
 MINUTELY = """
@@ -175,11 +176,7 @@ class Relay:
         return dict(self.rows(SLOTS)) if self.rows("SELECT to_regclass('dagster.run_tags')") != [(None,)] else {}
 
     def wait(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, self.situation()
-            time.sleep(0.05)
-        return found
+        return wait_until(condition, seconds, self.situation)
 
     def situation(self) -> str:
         return "\n".join(f"--- {runner.pid} {runner.process.poll()}\n{runner.text[-4000:]}" for runner in self.runners)

@@ -59,12 +59,19 @@ class World:
         self.notes = connect_requests(env, "world notes")
         self.random = random.Random(seed)  # noqa: S311 - chance in a test
         self.chance = chance
+        self.survived: set[str] = set()
 
     def point(self, name: str) -> None:
-        """Die here, perhaps, as a process does that is killed."""
-        if self.random.random() < self.chance:
+        """Die here, perhaps, as a process does that is killed; surely where none has died yet."""
+        if self.random.random() < self.chance or self._nobody_died_at(name):
             self.notes.execute("INSERT INTO world.death VALUES (%s)", [name])
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _nobody_died_at(self, name: str) -> bool:
+        if name in self.survived:
+            return False
+        self.survived.add(name)
+        return self.notes.execute("SELECT FROM world.death WHERE point = %s", [name]).fetchone() is None
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
         cursor = self.conn.execute(sql.SQL(statement), values)

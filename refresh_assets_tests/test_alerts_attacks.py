@@ -20,7 +20,8 @@ from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets_tests.outbox_fixtures import DUE, alert, deliver_to, rows
 from refresh_assets_tests.smtp_server import Caught, catching
-from refresh_assets_tests.test_alerts_heartbeat import BEATS, beating, wait_until
+from refresh_assets_tests.test_alerts_heartbeat import BEATS, beating
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from refresh_assets_tests.smtp_server import Caught, catching, free_port
-from refresh_assets_tests.test_alerts_heartbeat import wait_until
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
 FAILURES, KILLS, SEED = 200, 20, 20261130

@@ -8,8 +8,9 @@ import dagster as dg
 import pytest
 
 from refresh_assets.alerts.collect_dead import dead_runs
-from refresh_assets_tests.test_alerts_heartbeat import started, state, wait_until
+from refresh_assets_tests.test_alerts_heartbeat import started, state
 from refresh_assets_tests.test_alerts_waiting import verified
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
 pytestmark = pytest.mark.slow

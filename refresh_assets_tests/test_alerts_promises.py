@@ -60,6 +60,8 @@ def test_a_request_that_has_used_up_its_attempts(night: NightWatch) -> None:
         client.schedule_if_not_exists(conn, "nightly", data={"tables": ["datasets"], "sha256": "0" * 64})
         # All but the last one are over already.
         conn.execute("UPDATE refresh_requests.scheduled_tasks SET consecutive_failures = 3")
+    over = "SELECT FROM refresh_requests.request_outcomes WHERE task_instance = 'nightly'"
+    night.wait(lambda: night.shop.rows(over), 4 * 60)
     caught = night.mail("request nightly failed for good: ", MINUTE)
     assert "the last of its 4 attempts" in caught.text()
     assert re.search(r"/runs/\S+", caught.text())

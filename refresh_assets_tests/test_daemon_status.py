@@ -12,11 +12,12 @@ import pytest
 from dagster._core.scheduler.instigation import InstigatorStatus, TickStatus
 
 from refresh_assets.daemon.lease import Lease
-from refresh_assets.daemon.register import Participant, Register, State, Term
+from refresh_assets.daemon.register import Participant, Register, State, Term, connect_register, participants
 from refresh_assets.daemon.standing import last_tick
 from refresh_assets.daemon.status import Daemons, Tick
 from refresh_assets.daemon.timing import Timing
 from refresh_assets_tests.test_alerts_waiting import noted, ticked
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import Watchtower
 
 NOW = datetime(2026, 3, 3, 8, 41, tzinfo=timezone.utc)
@@ -78,12 +79,16 @@ def test_status_tells_of_the_leader_and_exits_1_when_it_is_gone(tower: Watchtowe
     register.begin_term(leading.pid)
     with register:
         register.enter("leader", leading.pid)
+        with connect_register() as conn:
+            wait_until(lambda: [x.state for x in participants(conn) if x.leads] == ["leader"])
         _code, out, _err = tower.shop.run("status", "--json", DAGSTER_HOME=None)
         found = json.loads(out)
         leader = found["daemon"]["leader"]
         assert (leader["pid"], leader["state"]) == (os.getpid(), "leader")
         assert "no daemon leads" not in " ".join(found["wrong"])
     leading.close()
+    with connect_register() as conn:
+        wait_until(lambda: not participants(conn))
     code, out, _err = tower.shop.run("status", DAGSTER_HOME=None)
     assert code == 1
     assert f"pid {os.getpid()}, led last and did not hand over" in out

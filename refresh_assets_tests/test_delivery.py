@@ -68,7 +68,7 @@ def test_with_the_server_down_mail_is_kept_backed_off_and_delivered_once_on_its_
     assert (done.sent, done.failed, done.left) == (0, 1, 5)
     assert "no connection to the mail server" in (done.error or "")
     assert deliver_to(outbox, down) == Delivered(0, 0, 5, None)
-    assert all(20 < wait <= 30 for wait in waits(outbox))
+    assert all(10 < wait <= 30 for wait in waits(outbox))
     assert rows(outbox, "attempts") == [(1,), (0,), (0,), (0,), (0,)]
     outbox.execute(DUE)
     with catching(port=down.port) as server:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import stat
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -17,15 +15,17 @@ import psycopg
 import pytest
 
 from refresh_assets.errors import RefreshError
+from refresh_assets.local.processes import is_alive
 from refresh_assets.postgres import embedded
 from refresh_assets.postgres.account import is_root, server_account
 from refresh_assets.postgres.binaries import Binaries, bundled, readable_by
 from refresh_assets.postgres.cluster import Postmaster, folder_of, postmaster
+from refresh_assets_tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 FAST = {"fsync": "off"}
@@ -57,13 +57,6 @@ def running(server: embedded.EmbeddedServer) -> Postmaster:
     found = postmaster(server.data)
     assert found is not None
     return found
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "time-out"
-        time.sleep(0.02)
 
 
 def test_its_environment_opens_the_database_with_the_bundled_psql(postgres_server: embedded.EmbeddedServer) -> None:
@@ -188,7 +181,9 @@ def test_a_connected_client_does_not_keep_it_from_stopping(home: Path) -> None:
 def test_killed_it_starts_again_at_once_with_what_was_committed(home: Path) -> None:
     server = embedded.start(home)
     value(server, "CREATE TABLE kept AS SELECT 7 AS x")
-    os.kill(running(server).pid, signal.SIGKILL)
+    killed = psutil.Process(running(server).pid)
+    killed.kill()
+    wait_until(lambda: not is_alive(killed))
     again = embedded.start(home)
     assert value(again, "SELECT x FROM kept") == 7
 

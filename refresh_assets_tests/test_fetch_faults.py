@@ -247,22 +247,22 @@ def test_a_body_that_never_ends_is_refused_at_the_limit(server: PublishingServer
 def test_the_deadline_bounds_all_of_it(server: PublishingServer, cache: Cache, fault: Answer) -> None:
     server.script(NAME, fault)
     began = time.monotonic()
-    text = error_of(server, cache, timeout=1)
-    assert time.monotonic() - began < 5
-    assert text.startswith(f"time-out: {server.base}{PREFIX}{NAME} was not complete after 1 s")
+    text = error_of(server, cache, timeout=2)
+    assert time.monotonic() - began < 15
+    assert text.startswith(f"time-out: {server.base}{PREFIX}{NAME} was not complete after 2 s")
     assert "bytes came" in text
 
 
 def test_the_deadline_holds_over_all_attempts(server: PublishingServer, cache: Cache) -> None:
     server.script(NAME, Answer(status=503), Answer(drip=0.1))
-    text = error_of(server, cache, timeout=1)
+    text = error_of(server, cache, timeout=3)
     assert "time-out" in text
     assert "503" in text
 
 
 def test_the_bytes_that_came_in_time_are_told(server: PublishingServer, cache: Cache) -> None:
     server.script(NAME, Answer(stall_at=300))
-    assert "300 bytes came" in error_of(server, cache, timeout=1)
+    assert "300 bytes came" in error_of(server, cache, timeout=2)
 
 
 def test_a_server_that_never_answers_is_given_up(cache: Cache) -> None:

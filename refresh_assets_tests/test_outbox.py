@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import psycopg
@@ -16,6 +14,7 @@ from refresh_assets.postgres.connect import Connection
 from refresh_assets.settings import SettingsError
 from refresh_assets_tests.outbox_fixtures import TABLE, alert, deliver_to, rows
 from refresh_assets_tests.smtp_server import unreachable
+from refresh_assets_tests.waiting import wait_until
 
 # Recording
 
@@ -32,18 +31,11 @@ def test_two_who_see_the_same_event_at_once_record_it_once(database: dict[str, s
         thread = threading.Thread(target=lambda: answers.append(record(other, alert())))
         thread.start()
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
-        until(lambda: outbox.execute(waiting, (other.info.backend_pid,)).fetchone() == (1,))
+        wait_until(lambda: outbox.execute(waiting, (other.info.backend_pid,)).fetchone() == (1,))
         # The transaction ends here.
     thread.join(10)
     assert answers == [False]
     assert owed(outbox).count == 1
-
-
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "time-out"
-        time.sleep(0.01)
 
 
 def test_an_alert_goes_with_the_transaction_that_it_was_recorded_in(outbox: Connection) -> None:

@@ -52,7 +52,7 @@ def test_the_graph_shows_every_asset_with_its_checks(page: Browser, images: Path
     names = ("publisher", "manifest", "datasets_csv", "datasets_table", "dataset_rights_csv", "dataset_rights_table")
     page.open("/asset-groups", "published", "windows", "Materialize all (6)")
     group = "/locations/refresh_assets/asset-groups/published/lineage"
-    text = page.open(group, *names, "2 / 2 Passed", "7 / 7 Passed", "Materialize all (5)")
+    text = page.open(group, *names, *2 * ("2 / 2 Passed", "7 / 7 Passed"), "Materialize all (5)")
     assert text.count("2 / 2 Passed") == 2
     assert text.count("7 / 7 Passed") == 2
     page.photograph(images / "graph.png")

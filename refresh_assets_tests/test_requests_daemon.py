@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import Any
 
+import psutil
 import pytest
 
 from refresh_assets.requests import client
@@ -101,6 +103,8 @@ def test_a_run_that_was_frozen_and_wakes_up_when_its_request_has_another_run_cha
         found = ended(night, "frozen")
     finally:
         os.kill(pid, signal.SIGCONT)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(60)
     assert found.state == "done"
     assert found.run_id != first
     loads = "SELECT run_id FROM etl.refresh_loads WHERE job = 'datasets.csv' ORDER BY load_id DESC LIMIT 1"

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from refresh_assets.requests.claim import claim
 from refresh_assets.requests.heartbeat import RequestBeat
 from refresh_assets.requests.settle import SESSION, fail, stale
 from refresh_assets_tests.requests_fixtures import NOON, TASKS, Counter, application
+from refresh_assets_tests.waiting import wait_until
 
 WING = Path(str(refresh_assets.requests.__file__)).parent
 READS_A_CLOCK = {"now", "utcnow", "today", "time", "time_ns", "localtime", "gmtime"}
@@ -85,10 +86,10 @@ def test_the_heartbeat_goes_on_when_the_application_has_used_up_its_connections(
     warnings: list[str] = []
     try:
         with Pulse(RequestBeat(found.token), timedelta(seconds=0.05), warnings.append):
-            wait(lambda: beat_of(counter) != [(NOON,)])
+            wait_until(lambda: beat_of(counter) != [(NOON,)])
             with used_up({**counter.env, "PGUSER": "worker", "PGPASSWORD": "worker"}):
                 last = beat_of(counter)
-                wait(lambda: beat_of(counter) > last)
+                wait_until(lambda: beat_of(counter) > last)
     finally:
         counter.sql("DROP OWNED BY worker; DROP ROLE worker")
     assert warnings == []
@@ -109,13 +110,6 @@ def beat_of(counter: Counter) -> list[tuple[object, ...]]:
     return counter.sql(f"SELECT last_heartbeat FROM {TASKS}")
 
 
-def wait(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
-
-
 def test_a_process_that_lives_and_cannot_write_is_not_taken_for_dead(counter: Counter) -> None:
     counter.ask("tonight")
     found = counter.start("tonight")
@@ -123,14 +117,16 @@ def test_a_process_that_lives_and_cannot_write_is_not_taken_for_dead(counter: Co
     with application(counter.env, application_name=SESSION + found.token):
         for n in range(3):
             assert stale(counter.own, timedelta(minutes=1), timedelta(), now=late + n * timedelta(hours=1)) == []
-    wait(lambda: not counter.sql("SELECT pid FROM pg_stat_activity WHERE application_name = %s", SESSION + found.token))
+    wait_until(
+        lambda: not counter.sql("SELECT pid FROM pg_stat_activity WHERE application_name = %s", SESSION + found.token)
+    )
     assert [gone.token for gone in stale(counter.own, timedelta(minutes=1), timedelta(), now=late)] == [found.token]
 
 
 def test_a_process_that_is_frozen_loses_its_connection_and_is_taken_for_dead(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REFRESH_HEARTBEAT", "0.1")
+    monkeypatch.setenv("REFRESH_HEARTBEAT", "0.5")
     counter.ask("tonight")
     found = counter.start("tonight")
     sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
@@ -138,7 +134,7 @@ def test_a_process_that_is_frozen_loses_its_connection_and_is_taken_for_dead(
     with beat.open() as conn:
         beat.beat(conn)
         assert counter.sql(sessions, SESSION + found.token)
-        wait(lambda: not counter.sql(sessions, SESSION + found.token))
+        wait_until(lambda: not counter.sql(sessions, SESSION + found.token))
         late = datetime.now(timezone.utc) + timedelta(hours=1)
         assert [gone.token for gone in stale(counter.own, timedelta(minutes=1), timedelta(), now=late)] == [found.token]
 
@@ -149,9 +145,9 @@ def test_a_living_process_that_lost_its_connection_beats_on_with_another(counter
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
     told: list[str] = []
     with Pulse(RequestBeat(found.token), timedelta(seconds=0.05), told.append):
-        wait(lambda: counter.sql(ended, SESSION + found.token))
+        wait_until(lambda: counter.sql(ended, SESSION + found.token))
         last = beat_of(counter)
-        wait(lambda: beat_of(counter) > last)
+        wait_until(lambda: beat_of(counter) > last)
 
 
 def test_a_heartbeat_of_a_request_that_was_taken_away_warns_once(counter: Counter) -> None:
@@ -160,7 +156,7 @@ def test_a_heartbeat_of_a_request_that_was_taken_away_warns_once(counter: Counte
     counter.sql(f"DELETE FROM {TASKS}")
     warnings: list[str] = []
     with Pulse(RequestBeat(found.token), timedelta(seconds=0.01), warnings.append):
-        wait(lambda: warnings)
+        wait_until(lambda: warnings)
         threading.Event().wait(0.2)
     assert len(warnings) == 1
     assert "the request was given to another run, moved or removed" in warnings[0]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from refresh_assets.instance import prepare_home
 from refresh_assets.published.schedules import CRON, JOB, weekly_schedule
 from refresh_assets_tests.published_fixtures import csv_text
 from refresh_assets_tests.shop import RIGHTS_HEADER, Shop, dataset_rows, rights_rows
+from refresh_assets_tests.waiting import wait_until
 
 SCHEDULE = "weekly_refresh_schedule"
 BERLIN = "Europe/Berlin"
@@ -89,14 +89,12 @@ def daemon(folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait(30)
 
 
-def wait_until(
-    condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, seconds: float = 120
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
+def wait(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> None:
+    def look() -> bool:
         assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.2)
+        return condition()
+
+    wait_until(look, seconds, log.read_text)
 
 
 def origin_of(instance: dg.DagsterInstance, folder: Path) -> tuple[RemoteInstigatorOrigin, str]:
@@ -144,7 +142,7 @@ def test_of_several_slots_missed_while_everything_was_down_the_latest_is_caught_
         remember_tick(instance, origin, selector, last)
         with daemon(folder, log) as process:
             finished = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
-            wait_until(lambda: instance.get_runs_count(finished) > 0, process, log)
+            wait(lambda: instance.get_runs_count(finished) > 0, process, log)
         ticks = instance.get_ticks(origin.get_id(), selector)
         (run,) = instance.get_runs()
     assert [(tick.timestamp, tick.status) for tick in ticks] == [

@@ -109,7 +109,10 @@ def test_a_file_of_the_same_size_and_time_is_read_again_when_it_was_written(
     assert logs.look([window()]) != before
 
 
-def test_a_file_that_was_written_just_now_is_read_again(folder: Path, logs: TrackingLogs, opened: list[str]) -> None:
+def test_a_file_that_was_written_just_now_is_read_again(
+    folder: Path, logs: TrackingLogs, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_folder, "SETTLED_SECONDS", 3600)
     (folder / LIVE).write_bytes(log_of(*events(3)))
     assert logs.look([window()]) == logs.look([window()])
     assert len(opened) == 2

@@ -59,8 +59,8 @@ def test_clock_changes_are_found_to_the_minute() -> None:
 def test_it_takes_no_time_worth_speaking_of() -> None:
     """The definitions are loaded by every process of Dagster."""
     cut_otherwise("7 3 * * *", "Europe/Paris", 2025)
-    began = time.perf_counter()
+    began = time.process_time()
     for cron in ("15 4 * * 1-5", "0 * * * *", "*/15 * * * *"):
         cut_otherwise(cron, "Europe/Paris", 2026)
     # About 10 ms on an idle machine; three times the bound of one, for three.
-    assert time.perf_counter() - began < 0.15
+    assert time.process_time() - began < 0.15

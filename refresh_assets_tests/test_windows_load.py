@@ -145,6 +145,7 @@ def test_a_window_that_another_session_loads_is_left_alone(windows: WindowDesk) 
         assert done.outcome == "locked"
         assert windows.picture() == before
         assert [done.outcome for done in windows.load_span("2026-03-01", "2026-03-03").done] == ["locked", "loaded"]
+        other.execute("SELECT pg_advisory_unlock_all()")
     assert windows.load(day("2026-03-01")).done[0].outcome == "loaded"
 
 
