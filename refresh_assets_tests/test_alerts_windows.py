@@ -30,6 +30,7 @@ class Nights:
 
     def __init__(self, tower: Watchtower) -> None:
         self.tower = tower
+        self.passed = timedelta()
         tower.shop.admin.execute("CREATE TABLE log (id bigserial, happened_at timestamptz, course text, learner text)")
 
     def load(self, *ages: int) -> None:
@@ -44,7 +45,7 @@ class Nights:
 
     def told(self) -> list[Caught]:
         before = len(self.tower.mailserver.mails)
-        self.tower.look([lasting("window", overdue_windows)])
+        self.tower.look([lasting("window", lambda now, env: overdue_windows(now + self.passed, env))])
         return self.tower.mailserver.mails[before:]
 
 
@@ -92,6 +93,36 @@ def test_windows_that_were_never_loaded_are_told_of_once(nights: Nights) -> None
     (caught,) = nights.told()
     assert "never loaded" in caught.text()
     assert nights.subjects() == []
+
+
+def test_windows_that_were_never_loaded_stay_the_same_trouble_when_the_days_pass(nights: Nights) -> None:
+    (first,) = nights.subjects()
+    for days in (1, 3):
+        nights.passed = timedelta(days=days)
+        assert nights.subjects() == []
+    assert "activity_metrics is overdue" in first
+
+
+def test_windows_of_which_some_were_loaded_are_the_same_trouble_until_all_are(nights: Nights) -> None:
+    nights.load(9)
+    assert len(nights.subjects()) == 1
+    nights.load(8)
+    nights.load(5)
+    assert nights.subjects() == []
+    nights.load(7, 6, 4, 3, 2, 1, 0)
+    assert [subject.split(":")[0] for subject in nights.subjects()] == ["[refresh] activity_metrics recovered"]
+
+
+def test_a_window_that_is_missing_anew_is_told_while_another_still_is(nights: Nights) -> None:
+    nights.load(9, 7, 6, 5, 4, 3, 2, 1, 0)
+    (first,) = nights.subjects()
+    nights.tower.shop.admin.execute("DELETE FROM etl.window_loads WHERE since = %s", [window(4).since])
+    (second,) = nights.subjects()
+    assert (str(window(8)) in first, str(window(4)) in second) == (True, True)
+    nights.load(8)
+    assert nights.subjects() == []
+    nights.load(4)
+    assert len(nights.subjects()) == 1
 
 
 def test_status_tells_how_windows_stand_and_what_is_overdue(nights: Nights) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dagster import DagsterRun
@@ -28,29 +28,37 @@ def once(kind: str, find: Finder) -> Collector:
 
 
 def lasting(kind: str, find: Finder) -> Collector:
-    """Tell of each condition once while it lasts, such as a window that is due, and once when it is over.
+    """Tell of each condition once while it lasts, such as a window that is due, and once when all of its kind is over.
 
-    `find` returns every one that holds now: what it leaves out is over.
+    `find` returns every one that holds now: what it leaves out is over. What was told is known by its parts, and what
+    has recovered by what it is about.
     """
-    spells = f"trouble {kind}"
+    spells, told_parts = f"trouble {kind}", f"told of trouble {kind}"
 
     def collect(look: Look) -> Iterator[Alert]:
-        known = look.memory.spells(spells)
-        found = {trouble.key: trouble for trouble in find(look.now, look.env)}
-        for trouble in found.values():
-            began = look.memory.begin(spells, trouble.key, trouble.facts.since or look.now)
-            key = f"{kind}:{trouble.key}:{began.isoformat()}"
-            if not look.memory.told(key):
-                yield look.alert(key, kind, replace(_completed(look, trouble), since=began))
-        for name in sorted(known.keys() - found.keys()):
-            began = known[name]
-            key = f"{kind}:{name}:{began.isoformat()}"
-            about = look.memory.told_about(key) or name
-            facts = Facts(about, "recovered", f"It is over; it had lasted since {instant(began, look.timezone)}.")
-            yield look.alert(f"{key}:recovered", "recovered", facts)
-            look.memory.end(spells, [name])
+        known = look.memory.spells(told_parts)
+        found = list(find(look.now, look.env))
+        for trouble in found:
+            noticed = look.memory.begin(spells, trouble.facts.about, look.now)
+            if known.keys().isdisjoint(_parts(trouble)):
+                since = trouble.facts.since or noticed
+                key = f"{kind}:{trouble.key}:{noticed.isoformat()}"
+                yield look.alert(key, kind, replace(_completed(look, trouble), since=since))
+        present = {part for trouble in found for part in _parts(trouble)}
+        look.memory.begin_all(told_parts, sorted(present - known.keys()), look.now)
+        look.memory.end(told_parts, sorted(known.keys() - present))
+        abouts = {trouble.facts.about for trouble in found}
+        for about, noticed in look.memory.spells(spells).items():
+            if about not in abouts:
+                facts = Facts(about, "recovered", f"It is over; it was noticed at {instant(noticed, look.timezone)}.")
+                yield look.alert(f"{kind}:{about}:{noticed.isoformat()}:recovered", "recovered", facts)
+                look.memory.end(spells, [about])
 
     return _named(collect, kind)
+
+
+def _parts(trouble: Trouble) -> Sequence[str]:
+    return trouble.parts or (trouble.key,)
 
 
 def _completed(look: Look, trouble: Trouble) -> Facts:

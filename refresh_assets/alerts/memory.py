@@ -79,6 +79,11 @@ class Memory:
         began: datetime = self._one("begin", kind=kind, about=self._key(about), began_at=at)
         return began
 
+    def begin_all(self, kind: str, abouts: Sequence[str], at: datetime) -> None:
+        """Note of all of these that something is wrong; one that is known stays as it is."""
+        values = {"kind": kind, "abouts": list(map(self._key, abouts)), "began_at": at}
+        self._conn.execute(_MEMORY["begin_all"], values)
+
     def spells(self, kind: str) -> Mapping[str, datetime]:
         """Return what is wrong at present, and since when."""
         rows: Any = self._conn.execute(_MEMORY["spells_of"], {"kind": kind}).fetchall()

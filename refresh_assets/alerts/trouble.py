@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,13 +14,15 @@ from refresh_assets.settings import Env
 class Trouble:
     """Something that is wrong. `key` names it among those of its kind, for ever: what it is told once for.
 
-    Links and the state of a table are added from `run_id` and `table` where the facts have none.
+    Links and the state of a table are added from `run_id` and `table` where the facts have none. One that lasts may
+    consist of `parts`, such as windows in a row: it is the same one as long as it has any of them.
     """
 
     key: str
     facts: Facts
     run_id: str = ""
     table: str = ""
+    parts: Sequence[str] = ()
 
 
 # Called at every look with the database's time and the settings; returns all that it finds, told already or not.

@@ -59,7 +59,8 @@ def overdue_windows(now: datetime, env: Env = os.environ) -> Iterable[Trouble]:
         return
     zone = read_timezone(env)
     for windows in found.rows:
-        yield Trouble(str(windows[0].since), _facts(found, windows, zone))
+        parts = [str(window.since) for window in windows]
+        yield Trouble(parts[0], _facts(found, windows, zone), parts=parts)
 
 
 def windows_part(now: datetime, env: Env = os.environ) -> Part | None:

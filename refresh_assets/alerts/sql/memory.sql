@@ -68,6 +68,12 @@ INSERT INTO refresh_alerts.spell AS known (kind, about, began_at) VALUES (%(kind
 ON CONFLICT (kind, about) DO UPDATE SET began_at = least(known.began_at, excluded.began_at)
 RETURNING began_at
 
+-- name: begin_all
+INSERT INTO refresh_alerts.spell (kind, about, began_at)
+SELECT %(kind)s, about, %(began_at)s
+FROM unnest(%(abouts)s::text[]) AS abouts (about)
+ON CONFLICT (kind, about) DO NOTHING
+
 -- name: spells_of
 SELECT about, began_at FROM refresh_alerts.spell WHERE kind = %(kind)s ORDER BY about
 
