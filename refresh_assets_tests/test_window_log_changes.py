@@ -6,16 +6,17 @@ import gzip
 import os
 import time
 from contextlib import AbstractContextManager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from refresh_assets.windows import log_folder
+from refresh_assets.windows import log_catalogue, log_folder, log_scan
 from refresh_assets.windows.source import LineCounts
 from refresh_assets.windows.source_settings import read_logs
 from refresh_assets.windows.tracking_logs import TrackingLogs
-from refresh_assets_tests.event_logs import LIVE, Counting, events, log_of, window
+from refresh_assets_tests.event_logs import LIVE, Counting, event, events, log_of, logs_at, moment, window
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +119,26 @@ def test_a_file_that_was_written_just_now_is_read_again(
     assert len(opened) == 2
 
 
-@pytest.mark.parametrize("body", ["", "{", "[]", '{"format": 1, "files": 7}', '{"format": 0, "files": {}}'])
+def test_an_event_that_was_ahead_of_the_clock_counts_once_its_time_has_come(
+    folder: Path, tmp_path: Path, counting: Counting, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_clock(clock: datetime) -> None:
+        for module in (log_scan, log_catalogue):
+            monkeypatch.setattr(module, "AHEAD", clock - datetime.now(timezone.utc))
+
+    (folder / LIVE).write_bytes(log_of(*events(3), event(moment(9))))
+    age(folder)
+    logs = logs_at(str(folder), tmp_path, WINDOW_BROKEN_SHARE="0.5")
+    set_clock(moment(5))
+    for _look in range(2):
+        assert logs.look([window()])[window()].events == 3
+    assert len(opened) == 1
+    set_clock(moment(10))
+    assert logs.look([window()])[window()].events == 4
+    assert counting.stage(logs, [window()]).seen[window()].events == 4
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", '{"format": 2, "files": 7}', '{"format": 0, "files": {}}'])
 def test_what_was_remembered_may_be_lost_at_any_time(
     folder: Path, logs: TrackingLogs, tmp_path: Path, body: str
 ) -> None:

@@ -132,16 +132,19 @@ def test_a_date_far_off_makes_a_line_a_broken_one(
     assert counting.stage(logs, [window()]).lines == LineCounts(0, 0, 1)
 
 
-@pytest.mark.parametrize(("broken", "loaded"), [(1, True), (2, False)])
-def test_more_than_the_set_share_of_broken_lines_fails_the_window(
-    folder: Path, tmp_path: Path, counting: Counting, *, broken: int, loaded: bool
+@pytest.mark.parametrize(
+    ("share", "sound", "broken", "loaded"),
+    [("0.1", 9, 1, True), ("0.1", 9, 2, False), ("0.07", 93, 7, True), ("0.58", 42, 58, True), ("0.58", 41, 58, False)],
+)
+def test_more_than_the_set_share_of_broken_lines_fails_the_window(  # noqa: PLR0913
+    folder: Path, tmp_path: Path, counting: Counting, *, share: str, sound: int, broken: int, loaded: bool
 ) -> None:
-    (folder / LIVE).write_bytes(log_of(*events(9), *[b"broken"] * broken))
-    logs = logs_at(str(folder), tmp_path, WINDOW_BROKEN_SHARE="0.1")
+    (folder / LIVE).write_bytes(log_of(*events(sound), *[b"broken"] * broken))
+    logs = logs_at(str(folder), tmp_path, WINDOW_BROKEN_SHARE=share)
     if loaded:
         assert counting.cells(logs, [window()])
         return
-    with pytest.raises(BrokenLinesError, match=r"share 0\.1 of the lines of 2026-03-02") as caught:
+    with pytest.raises(BrokenLinesError, match=rf"share {share} of the lines of 2026-03-02") as caught:
         counting.stage(logs, [window()])
     assert caught.value.windows == (window(),)
 
@@ -225,6 +228,15 @@ def test_a_file_that_is_being_packed_counts_once(folder: Path, logs: TrackingLog
     (folder / f"{LIVE}-1").write_bytes(body)
     (folder / f"{LIVE}-1.gz").write_bytes(gzip.compress(body)[:5000])
     assert counting.cells(logs, [window()])[PLAY][:2] == (2000, 2000)
+
+
+def test_a_packed_file_that_is_cut_off_is_not_made_good_by_another_file_of_its_name(
+    folder: Path, logs: TrackingLogs, counting: Counting
+) -> None:
+    (folder / f"{LIVE}.gz").write_bytes(gzip.compress(log_of(*events(2000)))[:5000])
+    (folder / LIVE).write_bytes(log_of(*events(9, day=1)))
+    with pytest.raises(RefreshError, match=r"tracking\.log\.gz: its gzip data is cut off"):
+        counting.stage(logs, [window()])
 
 
 Opening = Callable[[log_folder.LocalFolder, log_folder.LogFile], AbstractContextManager[BinaryIO]]

@@ -11,15 +11,16 @@ import json
 import os
 import tempfile
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from refresh_assets.windows.log_folder import LogFile
-from refresh_assets.windows.log_scan import FileFacts, Tally
+from refresh_assets.windows.log_scan import AHEAD, FileFacts, Tally
 from refresh_assets.windows.window import Window
 
-_FORMAT = 1
+_FORMAT = 2
+_MOMENTS = ("first", "last", "ahead")
 MOST_BYTES = 200_000_000
 MOST_WINDOWS = 1000
 """Windows remembered of a file, the newest. Only those within its span of time: in the others it holds nothing."""
@@ -37,7 +38,10 @@ class Catalogue:
         entry = self._entries.get(file.name)
         if entry is None or file.version is None or entry["version"] != file.version:
             return None
-        first, last = (datetime.fromisoformat(entry[name]) if entry[name] else None for name in ("first", "last"))
+        moments = (datetime.fromisoformat(entry[name]) if entry[name] else None for name in _MOMENTS)
+        first, last, ahead = moments
+        if ahead is not None and ahead <= datetime.now(timezone.utc) + AHEAD:
+            return None
         tallies = {}
         for window in windows:
             if not _meets(window, first, last):
@@ -48,7 +52,7 @@ class Catalogue:
             if tally is not None:
                 tallies[window] = Tally(*tally)
         counts = {name: entry[name] for name in ("blank", "comment", "broken", "unplaced", "place")}
-        return FileFacts(first=first, last=last, tallies=tallies, **counts)
+        return FileFacts(first=first, last=last, ahead=ahead, tallies=tallies, **counts)
 
     def keep(self, file: LogFile, windows: list[Window], facts: FileFacts) -> None:
         """Remember what a pass over all of a file's lines found of these windows."""
@@ -64,8 +68,7 @@ class Catalogue:
         }
         self._entries[file.name] = {
             "version": file.version,
-            "first": facts.first.isoformat() if facts.first else "",
-            "last": facts.last.isoformat() if facts.last else "",
+            **{name: moment.isoformat() if (moment := getattr(facts, name)) else "" for name in _MOMENTS},
             **{name: getattr(facts, name) for name in ("blank", "comment", "broken", "unplaced", "place")},
             "asked": asked,
             "tallies": {window: tallies[window] for window in asked if window in tallies},

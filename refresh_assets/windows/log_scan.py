@@ -38,6 +38,7 @@ class FileFacts:
     """What one pass found: its span of time, lines that are no events, and the wanted windows it holds something of.
 
     `unplaced` are broken lines of a file in which no event says when; `place` is where the first broken line is.
+    `ahead` is the first moment that was ahead of our clock: from then on its line is read otherwise.
     """
 
     first: datetime | None = None
@@ -47,6 +48,7 @@ class FileFacts:
     broken: int = 0
     unplaced: int = 0
     place: str = ""
+    ahead: datetime | None = None
     tallies: dict[Window, Tally] = field(default_factory=dict)
 
 
@@ -135,6 +137,8 @@ class Scan:
     def _event(self, text: bytes) -> Event:
         event = read_event(text)
         if not EARLIEST <= event[0] <= self._latest:
+            if event[0] > self._latest:
+                self._facts.ahead = min(event[0], self._facts.ahead or event[0])
             raise BrokenLineError("its time is before 2000 or ahead of the clock")
         return event
 

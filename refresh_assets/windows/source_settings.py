@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import quote
@@ -66,7 +66,7 @@ class LogSettings:
 
     base: LogBase
     pattern: str
-    broken_share: float
+    broken_share: Decimal
     home: Path
     http_timeout: float
     max_bytes: int
@@ -113,7 +113,7 @@ def _logs(reader: Reader) -> LogSettings:
     return LogSettings(
         base=reader.parsed("WINDOW_LOGS", _base, _PLACE, nowhere) if given else nowhere,
         pattern=reader.text("WINDOW_LOG_FILES").strip(),
-        broken_share=reader.parsed("WINDOW_BROKEN_SHARE", _share, "a number from 0 to 1", 0.05),
+        broken_share=reader.parsed("WINDOW_BROKEN_SHARE", _share, "a number from 0 to 1", Decimal("0.05")),
         home=read_home(reader.env),
         http_timeout=reader.seconds("REFRESH_HTTP_TIMEOUT"),
         max_bytes=reader.count("REFRESH_CACHE_BYTES"),
@@ -184,9 +184,13 @@ def _ids(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(item) for item in text.split(",") if item.strip()}))
 
 
-def _share(text: str) -> float:
-    share = float(text)
-    if not (math.isfinite(share) and 0 <= share <= 1):
+def _share(text: str) -> Decimal:
+    # As it is written: exactly the share is borne, which a binary fraction can miss.
+    try:
+        share = Decimal(text)
+    except InvalidOperation:
+        raise ValueError from None
+    if not (share.is_finite() and 0 <= share <= 1):
         raise ValueError
     return share
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
@@ -149,7 +151,7 @@ class _Round:
         self._gone: OSError | None = None
         self.listed = folder.files()
         self.dear = folder.remote and any(file.version is None for file in self.listed)
-        self._names = {file.name for file in self.listed}
+        self._by_name = {file.name: file for file in self.listed}
 
     def known(self, file: LogFile) -> FileFacts | None:
         return self._catalogue.facts(file, self._windows)
@@ -204,14 +206,41 @@ class _Round:
         A file that is being packed is incomplete as long as the plain one stands beside it, which is read as well;
         what stands in both counts once.
         """
+        plain = self._by_name.get(file.name[:-3]) if file.name.endswith(".gz") else None
+        beginning = _Beginning()
         try:
-            yield from texts
+            for text in texts:
+                if plain is not None:
+                    beginning.add(text)
+                yield text
         except DamagedFileError as error:
-            if file.name.removesuffix(".gz") not in self._names - {file.name}:
+            if plain is None or not self._begins(plain, beginning):
                 raise RefreshError(
                     f"{file.name}: {error}; what it held is not known, so nothing was loaded: put a whole copy in its "
                     "place, or move it away"
                 ) from error
+
+    def _begins(self, file: LogFile, beginning: _Beginning) -> bool:
+        """Tell whether a file begins with just these bytes."""
+        found = _Beginning()
+        with contextlib.suppress(DamagedFileError), self._folder.open(file) as opened:
+            for text in blocks(opened):
+                found.add(text[: beginning.length - found.length])
+                if found.length == beginning.length:
+                    break
+        return found == beginning
+
+
+@dataclass
+class _Beginning:
+    """The first bytes of a file: how many, and their CRC-32."""
+
+    length: int = 0
+    sum: int = 0
+
+    def add(self, text: bytes) -> None:
+        self.length += len(text)
+        self.sum = crc32(text, self.sum)
 
 
 def _folder(settings: LogSettings) -> LogFolder:
