@@ -161,7 +161,7 @@ def test_what_one_attempt_has_done_the_next_one_need_not_do(counter: Counter) ->
     assert counter.start("tonight", again).done == {"datasets"}
 
 
-@pytest.mark.parametrize("how", ["moved", "made anew"])
+@pytest.mark.parametrize("how", ["moved", "made anew", "changed from psql"])
 def test_what_was_done_counts_no_more_when_it_is_asked_anew(counter: Counter, how: str) -> None:
     counter.ask("tonight")
     first = counter.start("tonight")
@@ -169,10 +169,24 @@ def test_what_was_done_counts_no_more_when_it_is_asked_anew(counter: Counter, ho
     fail(counter.own, first.token, "killed", now=NOON)
     if how == "moved":
         client.reschedule(counter.conn, "tonight", NOON)
-    else:
+    elif how == "made anew":
         counter.sql(f"DELETE FROM {TASKS}")
         counter.ask("tonight")
+    else:
+        # The row's version stays as it is.
+        counter.sql(f"UPDATE {TASKS} SET task_data = %s, execution_time = %s", b"{}", NOON)
     assert counter.start("tonight").done == frozenset()
+
+
+def test_a_request_that_was_changed_while_it_ran_is_not_done_with_that_run(counter: Counter) -> None:
+    counter.ask("tonight")
+    first = counter.start("tonight")
+    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"accept_shrink": true}')
+    counter.write(first)
+    assert not complete(counter.own, first.token)
+    assert postpone(counter.own, first.token, "it was changed", now=NOON)
+    (second,) = counter.claim(NOON + HOUR)
+    assert (second.raw, second.done) == (b'{"accept_shrink": true}', frozenset())
 
 
 def test_a_postponed_request_is_due_again_and_no_attempt_was_used(counter: Counter) -> None:
@@ -295,6 +309,14 @@ def test_a_claim_without_a_run_is_given_one_again_under_the_same_token(counter: 
     assert held(counter.own, untouched=SILENT, now=NOON + SILENT) == [], "the next poller need not take it, too"
     bind(counter.own, found.token, "a run")
     assert held(counter.own, untouched=SILENT, now=NOON + HOUR) == []
+
+
+def test_a_claim_without_a_run_is_given_one_although_the_clock_was_set_back(counter: Counter) -> None:
+    counter.ask("tonight")
+    (found,) = counter.claim(NOON)
+    assert held(counter.own, untouched=SILENT, now=NOON - SILENT + SECOND) == []
+    (again,) = held(counter.own, untouched=SILENT, now=NOON - HOUR)
+    assert again.token == found.token
 
 
 def test_a_run_without_heartbeat_and_connection_is_stale_at_the_second_look(counter: Counter) -> None:

@@ -91,6 +91,15 @@ def test_the_date_style_of_the_database_changes_nothing(counter: Counter, style:
         assert again > NOON
 
 
+def test_a_table_of_claims_without_what_was_asked_for_gets_it(counter: Counter) -> None:
+    counter.ask("tonight")
+    counter.start("tonight")
+    counter.sql("ALTER TABLE refresh_requests.request_claims DROP COLUMN task_data")
+    create_tables(counter.own, "refresh_requests")
+    counter.ask("next")
+    assert counter.names() == ["next"]
+
+
 def test_a_table_whose_columns_for_instants_lack_their_defaults_is_taken_over(counter: Counter) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in LAYOUT.items())
     counter.sql(f"CREATE SCHEMA other; CREATE TABLE other.scheduled_tasks ({columns})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Sequence
 
@@ -14,8 +15,10 @@ from refresh_assets.alerts.owner import SETTLED_TAG
 from refresh_assets.cli import main
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.requests import client, ended
-from refresh_assets.requests.claim import InWork, in_work
+from refresh_assets.requests.claim import InWork, claim, in_work
 from refresh_assets.requests.sensors import IN_WORK
+from refresh_assets.requests.settle import MOST_FAILED, park
+from refresh_assets.requests.storage import connect_requests
 from refresh_assets_tests.published_fixtures import csv_text
 from refresh_assets_tests.requests_clerk import ONE, Clerk
 from refresh_assets_tests.requests_fixtures import TASKS
@@ -291,6 +294,38 @@ def test_a_request_whose_run_cannot_be_read_holds_up_no_other(clerk: Clerk) -> N
     assert [request.tags["refresh/request"] for request in clerk.look()] == ["good"]
     with pytest.raises(Exception, match="request 'odd': its run could not be read"):
         clerk.look()
+
+
+def test_what_an_unreadable_run_echoes_is_logged_without_a_password(
+    clerk: Clerk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clerk.ask("odd")
+    _request, run = clerk.one()
+    clerk.begin(run)
+
+    def unreadable(_instance: object, _run_id: str) -> None:
+        raise RuntimeError(f"no run behind {os.environ['PGPASSWORD']}")
+
+    monkeypatch.setattr(type(clerk.tower.instance), "get_run_by_id", unreadable)
+    with pytest.raises(Exception, match="its run could not be read"):
+        clerk.look()
+    assert "RuntimeError: no run behind ***" in caplog.text
+    assert os.environ["PGPASSWORD"] not in caplog.text
+
+
+def test_requests_that_failed_while_nobody_looked_are_all_told_and_each_once(clerk: Clerk) -> None:
+    assert clerk.told() == []
+    names = [f"request {n}" for n in range(MOST_FAILED + 1)]
+    for name in names:
+        client.schedule_if_not_exists(clerk.conn, name)
+    with connect_requests() as own:
+        for found in claim(own, len(names)):
+            park(own, found.token, "no such table")
+        own.execute("UPDATE refresh_requests.request_outcomes SET ended_at = ended_at - interval '23 hours'")
+    owed = "SELECT count(*) FROM refresh_alerts.alert_outbox WHERE about LIKE 'request request %'"
+    for _look in range(2):
+        clerk.told()
+        assert clerk.tower.sql(owed) == [(len(names),)]
 
 
 def test_status_tells_of_requests_and_is_not_satisfied_while_one_has_failed(clerk: Clerk) -> None:

@@ -7,24 +7,40 @@ from dataclasses import replace
 
 from dagster import DagsterRun
 
-from refresh_assets.alerts.look import Look
+from refresh_assets.alerts.look import FIRST_LOOK_BACK, Look
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.text import Facts, instant
-from refresh_assets.alerts.trouble import Finder, Trouble
+from refresh_assets.alerts.trouble import EventFinder, Finder, Trouble
 
 Collector = Callable[[Look], Iterator[Alert]]
 
 
-def once(kind: str, find: Finder) -> Collector:
-    """Tell of each event once, such as a request that used up its retries; `find` may leave out what is old."""
+# The database gives the numbers of events; one may be committed a little after the next.
+_OVERLAP = 20
+
+
+def once(kind: str, find: EventFinder) -> Collector:
+    """Tell of each event once, such as a request that used up its retries, however long nobody looked."""
+    place = f"events {kind}"
 
     def collect(look: Look) -> Iterator[Alert]:
-        for trouble in find(look.now, look.env):
-            key = f"{kind}:{trouble.key}"
-            if not look.memory.told(key):
-                yield look.alert(key, kind, _completed(look, trouble))
+        came_to = look.memory.position(place) or 0
+        after = max(0, came_to - _OVERLAP)
+        while not look.out_of_time and (page := find(look.env, after)):
+            for trouble in page:
+                key = f"{kind}:{trouble.key}"
+                if not _is_history(look, trouble, came_to) and not look.memory.told(key):
+                    yield look.alert(key, kind, _completed(look, trouble))
+            after = page[-1].number
+            look.memory.place(place, after)
 
     return _named(collect, kind)
+
+
+def _is_history(look: Look, trouble: Trouble, came_to: int) -> bool:
+    """Tell whether an event is from before the first look, or was told so long ago that its mail may be forgotten."""
+    at = trouble.facts.since or look.now
+    return at < look.since or (trouble.number <= came_to and at < look.now - FIRST_LOOK_BACK)
 
 
 def lasting(kind: str, find: Finder) -> Collector:

@@ -15,7 +15,8 @@ class Trouble:
     """Something that is wrong. `key` names it among those of its kind, for ever: what it is told once for.
 
     Links and the state of a table are added from `run_id` and `table` where the facts have none. One that lasts may
-    consist of `parts`, such as windows in a row: it is the same one as long as it has any of them.
+    consist of `parts`, such as windows in a row: it is the same one as long as it has any of them. One that is an event
+    has a `number`, given by the database in the order of the events but for those at the same moment.
     """
 
     key: str
@@ -23,7 +24,10 @@ class Trouble:
     run_id: str = ""
     table: str = ""
     parts: Sequence[str] = ()
+    number: int = 0
 
 
-# Called at every look with the database's time and the settings; returns all that it finds, told already or not.
+# Called at every look with the database's time and the settings; returns all that holds now, told already or not.
 Finder = Callable[[datetime, Env], Iterable[Trouble]]
+# Called with the settings and a number; returns the next ones behind it, in their order, as many as it likes.
+EventFinder = Callable[[Env, int], Sequence[Trouble]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -19,9 +20,12 @@ from refresh_assets.requests.claim import InWork, beat, bind, in_work
 from refresh_assets.requests.fence import TOKEN_TAG
 from refresh_assets.requests.settings import RequestSettings
 from refresh_assets.requests.settle import call_off, complete, fail, postpone, release_strays, stale
-from refresh_assets.secrets import masked
+from refresh_assets.secrets import mask, masked
 
-LOCKED = "another refresh held the lock of a table; this run did not refresh it"
+NOT_ALL = (
+    "not all of it is refreshed: another refresh held the lock of a table, or the request was changed meanwhile; it is "
+    "run again"
+)
 DELETED = "its run was deleted before it was seen to end"
 _ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 # Dagster submits a run of this status when it is asked again for its run key.
@@ -56,7 +60,8 @@ class Ledger:
         except psycopg.Error:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other requests must be run
-            _LOG.exception("requests: %s", claim.instance)
+            # Not by `exception`, which would write down what an error echoes.
+            _LOG.error("requests: %s: %s", claim.instance, mask(traceback.format_exc()))
             self.problems.append(f"request {claim.instance!r}: its run could not be read: {masked(error)}")
             return False
 
@@ -106,7 +111,7 @@ class Ledger:
         schema = self.settings.schema
         if run.status == dg.DagsterRunStatus.SUCCESS:
             if not complete(self.conn, claim.token, schema=schema):
-                postpone(self.conn, claim.token, LOCKED, settings=self.settings)
+                postpone(self.conn, claim.token, NOT_ALL, settings=self.settings)
             return
         events = [entry.dagster_event for entry in self.instance.all_logs(run.run_id) if entry.dagster_event]
         if run.status == dg.DagsterRunStatus.CANCELED and not _ran_too_long(events):

@@ -23,8 +23,7 @@ from refresh_assets.secrets import mask
 SESSION = "refresh-assets request "
 LONGEST_ERROR = 20_000
 KEPT_DAYS, FAILED_KEPT_DAYS, KEPT = 90, 365, 10_000
-# Mail that was sent is remembered for longer.
-TOLD_DAYS, MOST_TOLD = 30, 1000
+MOST_FAILED = 200
 _SETTLE = queries("refresh_assets.requests", "sql/settle.sql")
 
 
@@ -40,8 +39,9 @@ class Stale:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that failed for good."""
+    """A request that failed for good; `number` is in the order in which they did."""
 
+    number: int
     token: str
     instance: str
     raw: bytes | None
@@ -52,7 +52,7 @@ class Failed:
 
 
 def complete(conn: Connection, token: str, *, now: datetime | None = None, schema: str | None = None) -> bool:
-    """End a request as done; False where a part of it is not done, or where it is no longer this claim."""
+    """End a request as done; False where a part is not done, it asks for something else now, or has another claim."""
     return _happened(conn, "complete", schema, token=token, now=now)
 
 
@@ -140,9 +140,9 @@ def stale(
     return [Stale(instance, token, run_id, beat_at) for instance, token, run_id, beat_at, dead in rows if dead]
 
 
-def failed(conn: Connection, *, schema: str | None = None) -> Sequence[Failed]:
-    """Return the requests that failed for good in the last 30 days, the latest thousand, those first."""
-    rows: Any = conn.execute(_statement("failed", schema), {"days": TOLD_DAYS, "limit": MOST_TOLD}).fetchall()
+def failed(conn: Connection, after: int = 0, *, schema: str | None = None) -> Sequence[Failed]:
+    """Return the requests that failed for good behind that number, in their order, at most 200."""
+    rows: Any = conn.execute(_statement("failed", schema), {"after": after, "limit": MOST_FAILED}).fetchall()
     return [Failed(*row) for row in rows]
 
 

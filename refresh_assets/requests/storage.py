@@ -56,7 +56,7 @@ def create_tables(conn: Connection, schema: str) -> None:
     with conn.transaction():
         # IF NOT EXISTS alone can still fail when two do it at once.
         conn.execute(_CREATE["create_lock"].format(schema=sql.Literal(schema)))
-        no_schema, no_tasks, no_claims, no_outcomes, foreign = _absent(conn, schema)
+        no_schema, no_tasks, no_claims, no_outcomes, foreign, short_claims = _absent(conn, schema)
         # Each only where absent: the role may lack the right to create what somebody else made for it.
         if no_schema:
             conn.execute(_CREATE["schema"].format(schema=name))
@@ -70,6 +70,8 @@ def create_tables(conn: Connection, schema: str) -> None:
             conn.execute(_CREATE["picked_index"].format(schema=name))
         if no_claims:
             conn.execute(_CREATE["claims"].format(schema=name))
+        if short_claims:
+            conn.execute(_CREATE["extend_claims"].format(schema=name))
         if no_outcomes:
             conn.execute(_CREATE["outcomes"].format(schema=name))
             conn.execute(_CREATE["outcomes_index"].format(schema=name))

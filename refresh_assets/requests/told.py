@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Sequence
 
 from refresh_assets.alerts.text import Facts, one_line
 from refresh_assets.alerts.trouble import Trouble
@@ -17,15 +16,15 @@ from refresh_assets.settings import Env
 _SHOWN = 500
 
 
-def failed_requests(_now: datetime, env: Env = os.environ) -> Iterator[Trouble]:
-    """Yield the requests that failed for good in the last days, the latest first.
+def failed_requests(env: Env = os.environ, after: int = 0) -> Sequence[Trouble]:
+    """Return the next requests that failed for good behind that number.
 
     Raises SettingsError, and RefreshError or psycopg.Error where the database cannot be reached.
     """
     schema = read_requests(env).schema
     with connect_plainly(env, "refresh-assets alerts") as conn:
-        found = failed(conn, schema=schema) if exist(conn, schema) else ()
-    yield from map(_trouble, found)
+        found = failed(conn, after, schema=schema) if exist(conn, schema) else ()
+    return [_trouble(request) for request in found]
 
 
 def _trouble(request: Failed) -> Trouble:
@@ -42,4 +41,4 @@ def _trouble(request: Failed) -> Trouble:
         advice=f"Mend what the reason says, then `refresh-assets request move {name}` asks again, now; "
         f"`refresh-assets request cancel {name}` takes it off the list.",
     )
-    return Trouble(request.token, facts, run_id=request.run_id or "")
+    return Trouble(request.token, facts, run_id=request.run_id or "", number=request.number)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 from refresh_assets.postgres.connect import Connection
@@ -61,7 +62,9 @@ class SampleLog:
     def _logs(self) -> TrackingLogs:
         folder = (self.home / FOLDER).absolute()
         return TrackingLogs(
-            LogSettings(LogBase(folder.as_uri()), f"{LIVE}*", 0.05, self.home, http_timeout=60, max_bytes=1 << 30)
+            LogSettings(
+                LogBase(folder.as_uri()), f"{LIVE}*", Decimal("0.05"), self.home, http_timeout=60, max_bytes=1 << 30
+            )
         )
 
 

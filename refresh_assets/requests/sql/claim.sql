@@ -26,16 +26,17 @@ claimed AS (
 ),
 noted AS (
     INSERT INTO {schema}.request_claims AS claim (
-        task_name, task_instance, row_created_at, version, token, attempt, claimed_at
+        task_name, task_instance, row_created_at, version, task_data, token, attempt, claimed_at
     )
     SELECT
-        task_name, task_instance, created_at, version, picked_by::uuid, coalesce(consecutive_failures, 0) + 1,
-        last_heartbeat
+        task_name, task_instance, created_at, version, task_data, picked_by::uuid,
+        coalesce(consecutive_failures, 0) + 1, last_heartbeat
     FROM claimed
     ON CONFLICT (task_name, task_instance) DO UPDATE
     SET
         row_created_at = excluded.row_created_at,
         version = excluded.version,
+        task_data = excluded.task_data,
         token = excluded.token,
         attempt = excluded.attempt,
         claimed_at = excluded.claimed_at,
@@ -43,9 +44,12 @@ noted AS (
         started_at = NULL,
         suspected_at = NULL,
         parts = '{{}}',
-        -- What was done counts for as long as nobody asked anew in between.
+        -- What was done counts for as long as nobody asked anew in between; not everybody counts the version up.
         done = CASE
-            WHEN claim.row_created_at = excluded.row_created_at AND claim.version = excluded.version - 1
+            WHEN
+                claim.row_created_at = excluded.row_created_at
+                AND claim.version = excluded.version - 1
+                AND claim.task_data IS NOT DISTINCT FROM excluded.task_data
                 THEN claim.done
             ELSE '{{}}'
         END
@@ -68,8 +72,9 @@ WITH held AS (
         AND task.picked
         AND task.picked_by = claim.token::text
         AND claim.run_id IS NULL
-        AND task.last_heartbeat
-        <= coalesce(%(now)s::timestamptz, statement_timestamp()) - make_interval(secs => %(untouched)s)
+        -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
+        AND abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
+        >= %(untouched)s
     ORDER BY task.last_heartbeat, task.task_instance
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED

@@ -12,6 +12,14 @@ SELECT
             AND attname = 'last_updated_at'
             AND attnotnull
             AND NOT attisdropped
+    ),
+    to_regclass(format('%I.request_claims', {schema}::text)) IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE
+            attrelid = to_regclass(format('%I.request_claims', {schema}::text))
+            AND attname = 'task_data'
+            AND NOT attisdropped
     )
 
 -- name: time
@@ -99,6 +107,7 @@ CREATE TABLE IF NOT EXISTS {schema}.request_claims (
     task_instance text NOT NULL,
     row_created_at timestamptz NOT NULL,
     version bigint NOT NULL,
+    task_data bytea,
     token uuid NOT NULL UNIQUE,
     attempt integer NOT NULL,
     claimed_at timestamptz NOT NULL,
@@ -110,6 +119,9 @@ CREATE TABLE IF NOT EXISTS {schema}.request_claims (
     last_error text,
     PRIMARY KEY (task_name, task_instance)
 )
+
+-- name: extend_claims
+ALTER TABLE {schema}.request_claims ADD COLUMN IF NOT EXISTS task_data bytea
 
 -- name: outcomes
 CREATE TABLE IF NOT EXISTS {schema}.request_outcomes (

@@ -5,6 +5,7 @@ WITH ended AS (
     WHERE
         claim.token = %(token)s::uuid
         AND claim.done @> claim.parts
+        AND claim.task_data IS NOT DISTINCT FROM task.task_data
         AND task.task_name = claim.task_name
         AND task.task_instance = claim.task_instance
         AND task.picked
@@ -166,10 +167,10 @@ RETURNING
     )
 
 -- name: failed
-SELECT token::text, task_instance, task_data, attempts, run_id, error, ended_at
+SELECT outcome_id, token::text, task_instance, task_data, attempts, run_id, error, ended_at
 FROM {schema}.request_outcomes
-WHERE outcome = 'failed' AND ended_at > clock_timestamp() - make_interval(days => %(days)s)
-ORDER BY outcome_id DESC
+WHERE outcome = 'failed' AND outcome_id > %(after)s
+ORDER BY outcome_id
 LIMIT %(limit)s
 
 -- name: prune_outcomes
