@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.settings import default_password_file
@@ -25,8 +25,12 @@ _USERS = ("PGUSER", "SMTP_USER", "WINDOW_PGUSER")
 # `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
 _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
 _SLASHED_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):(?!\d+(?:[/?#\s]|$))[^\s@"<>]*@""")
+# What is written as one: letters and digits, a row of the same quotes or backslashes, any other character.
+_PIECES = re.compile(r"[A-Za-z0-9]+|\\+|'+|\"+|.", re.DOTALL)
 _SHORT = 6
 _MIN_INNER = 6
+# Of what is behind the ? of an address.
+_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|sig|auth", re.IGNORECASE)
 # What of an address is long enough to be a key and no word.
 _LONG = 16
 _MAX_FILE = 1_000_000
@@ -111,44 +115,55 @@ def _mask(text: str, pattern: re.Pattern[str] | None) -> str:
 
 def _pattern(env: Mapping[str, str]) -> re.Pattern[str] | None:
     """Return what finds every way of writing every password, the longest first."""
-    forms: set[str] = set()
     users = [env[name] for name in _USERS if env.get(name)]
+    texts: set[str] = set()
+    encoded: set[str] = set()
     for password, user in _passwords(env):
-        forms |= _forms(password, [*users, user] if user else users)
-    found = [_delimited(x) for x in sorted(forms - {"", MASK}, key=len, reverse=True)]
-    return re.compile("|".join(found)) if found else None
+        texts |= {password, password.strip()}
+        encoded |= _encoded(password, [*users, user] if user else users)
+    found = {text: "".join(map(_written, _PIECES.findall(text))) for text in texts - {"", MASK}}
+    found |= {text: re.escape(text) for text in encoded}
+    ordered = sorted(found, key=len, reverse=True)
+    return re.compile("|".join(_delimited(text, found[text]) for text in ordered)) if ordered else None
 
 
-def _delimited(form: str) -> str:
-    """Return a pattern for one writing; a very short one must stand alone, or it would be found in every word."""
-    if len(form) >= _SHORT:
-        return re.escape(form)
-    return rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
+def _delimited(text: str, pattern: str) -> str:
+    """Return the pattern of a writing; a very short one must stand alone, or it would be found in every word."""
+    return pattern if len(text) >= _SHORT else rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])"
 
 
-def _forms(password: str, users: list[str]) -> set[str]:
+def _written(piece: str) -> str:
+    """Return a pattern for every way of writing a character in addresses, JSON, Python, SQL, libpq, HTML and a shell.
+
+    Each writer decides by itself which characters of a password it writes otherwise, and some write what was written
+    otherwise already: an escape within an escape repeats the backslash or the percent sign. Every repetition is
+    bounded, and no two ways begin alike, so that a text of nothing else takes no longer than any other.
+    """
+    if piece.isascii() and piece.isalnum():
+        return piece
+    raw = piece.encode("utf-8", "surrogateescape")
+    count = len(piece)
+    ways = {re.escape(html.escape(piece)), "".join(rf"(?i:%(?:25){{0,3}}{byte:02x})" for byte in raw)}
+    if piece[0] == "\\":
+        ways.add(rf"\\{{{count},{8 * count}}}")
+    elif piece[0] in "'\"":
+        # SQL writes two of them, a shell an end, a quoted one and a beginning.
+        ways |= {rf"(?:\\{{0,8}}{piece[0]}){{{count},{2 * count}}}", "'\"'\"'" * count, "&#39;" * count}
+    else:
+        escapes = {repr(piece)[1:-1], ascii(piece)[1:-1], json.dumps(piece)[1:-1], repr(raw)[2:-1]}
+        ways |= {re.escape(way).replace(r"\\", r"\\{1,8}") for way in (*escapes, piece)}
+        if piece == " ":
+            ways.add(r"\+")
+    return f"(?:{'|'.join(sorted(ways, key=len, reverse=True))})"
+
+
+def _encoded(password: str, users: list[str]) -> set[str]:
+    """Return the base64 of a password, alone, within a longer text, and with its user."""
     raw = password.encode("utf-8", "surrogateescape")
-    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
-    forms = {
-        password,
-        *quoted,
-        *(re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), x) for x in quoted),
-        repr(password)[1:-1],
-        json.dumps(password)[1:-1],
-        json.dumps(password, ensure_ascii=False)[1:-1],
-        html.escape(password),
-        html.escape(password, quote=False),
-        # As Python, SQL, libpq and a shell write it.
-        repr(raw)[2:-1],
-        ascii(password)[1:-1],
-        password.replace("'", "''"),
-        password.replace("\\", "\\\\").replace("'", "\\'"),
-        password.replace("'", "'\"'\"'"),
-        *_base64_inside(raw),
-    }
+    found = set(_base64_inside(raw))
     for login in (raw, *(x for user in users for x in _logins(user, raw))):
-        forms |= {base64.b64encode(login).decode(), base64.urlsafe_b64encode(login).decode()}
-    return forms
+        found |= {base64.b64encode(login).decode(), base64.urlsafe_b64encode(login).decode()}
+    return found
 
 
 def _logins(user: str, password: bytes) -> Iterator[bytes]:
@@ -188,22 +203,29 @@ def _url_passwords(url: str) -> Iterator[tuple[str, str | None]]:
         parts = urlsplit(url.strip())
     except ValueError:
         return
+    user = unquote(parts.username or "")
     if parts.password:
-        user = unquote(parts.username or "")
         yield parts.password, user
         yield unquote(parts.password), user
+    elif user and parts.scheme.startswith("http"):
+        # Without a password it is a token.
+        yield user, None
+    for name, value in parse_qsl(parts.query):
+        if _SECRET_NAME.search(name):
+            yield value, user or None
 
 
 def _capability(url: str) -> Iterator[tuple[str, None]]:
-    """Yield an address that is itself a secret, for whoever knows it can use it, and what in its path makes it so."""
+    """Yield an address that is itself a secret, for whoever knows it can use it, and what in it makes it so."""
     if not url.strip():
         return
     yield url.strip(), None
     try:
-        path = urlsplit(url.strip()).path.strip("/")
+        split = urlsplit(url.strip())
     except ValueError:
         return
-    parts = [path, *path.split("/")]
+    path = split.path.strip("/")
+    parts = [path, *path.split("/"), *(value for _name, value in parse_qsl(split.query))]
     yield from ((part, None) for part in parts if len(part) >= _LONG)
 
 

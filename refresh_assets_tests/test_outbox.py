@@ -81,6 +81,13 @@ def test_no_password_is_kept_in_the_outbox(outbox: Connection) -> None:
     assert rows(outbox, "subject, body, html") == [("with ***",) * 3]
 
 
+def test_the_beginning_by_which_mail_is_sorted_stays_where_the_password_is_the_same_word(
+    database: dict[str, str], outbox: Connection
+) -> None:
+    record(outbox, alert(about="refresh"), {**database, "PGPASSWORD": "refresh"})
+    assert rows(outbox, "subject") == [("[refresh] *** failed: 1",)]
+
+
 def test_what_is_owed_is_told_with_its_age_and_the_last_error(outbox: Connection) -> None:
     before = datetime.now(timezone.utc)
     record(outbox, alert(1))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
+import sqlalchemy
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.secrets import MASK, mask, masked, masking
@@ -41,6 +44,13 @@ def b64(text: str) -> str:
         repr({"x": PASSWORD}).split(": ")[1][1:-2],
         json.dumps(PASSWORD)[1:-1],
         json.dumps(PASSWORD, ensure_ascii=False)[1:-1],
+        json.dumps(json.dumps(PASSWORD))[3:-3],
+        quote(quote(PASSWORD)),
+        # Each of these writes some characters otherwise and leaves others.
+        sqlalchemy.URL.create("postgresql", "loader", PASSWORD, "h").render_as_string(hide_password=False)[20:-2],
+        quote(PASSWORD, safe=" +'"),
+        PASSWORD.replace("'", "''"),
+        shlex.quote(PASSWORD)[1:-1],
         b64(PASSWORD),
         b64(f"loader:{PASSWORD}"),
         b64(f"\0loader\0{PASSWORD}"),
@@ -65,6 +75,10 @@ def test_a_password_within_other_base64_does_not_stay_readable(before: str) -> N
         ("LEARN_BASE", "https://me:Tr0ub%40dor@data.example", "Tr0ub@dor"),
         ("LEARN_BASE", "https://me:Tr0ub%40dor@data.example", "Tr0ub%40dor"),
         ("DAGSTER_POSTGRES_URL", "postgresql+psycopg2://me:Tr0ub4dor@h/db", "Tr0ub4dor"),
+        ("DAGSTER_POSTGRES_URL", "postgresql://me@h/db?sslmode=require&password=Tr0ub%264dor", "Tr0ub&4dor"),
+        ("LEARN_BASE", "https://ghp_Tr0ub4dor@data.example", "ghp_Tr0ub4dor"),
+        ("ALERT_PING_URL", "https://watch.example/ping?key=Tr0ub4dor", "Tr0ub4dor"),
+        ("PGPASSWORD", "Tr0ub4dor\n", "Tr0ub4dor"),
     ],
 )
 def test_every_setting_that_holds_a_password_is_known(name: str, value: str, secret: str) -> None:
@@ -141,6 +155,14 @@ def test_without_passwords_a_text_stays_as_it_is() -> None:
 def test_a_long_text_is_masked_quickly() -> None:
     text = "x" * 2_000_000 + f"://u:{PASSWORD}"
     assert PASSWORD not in mask(text, ENV)
+
+
+@pytest.mark.parametrize("unit", ["\\", "'", '"', "%25", "&amp;"])
+def test_a_text_of_nothing_but_what_escapes_are_made_of_is_masked_quickly(unit: str) -> None:
+    began = time.process_time()
+    for password in (PASSWORD, "\\" * 12 + "x", "'" * 9 + "x", '"' * 9 + "x", "%&" * 9 + "x"):
+        assert mask(unit * 50_000, {**ENV, "PGPASSWORD": password}) == unit * 50_000
+    assert time.process_time() - began < 5
 
 
 def test_the_text_of_an_exception_is_masked() -> None:

@@ -13,7 +13,7 @@ from email.utils import localtime
 from typing import Any, ClassVar
 
 from refresh_assets.alerts.outbox import LONGEST_BODY, Alert, stored_key
-from refresh_assets.alerts.text import LONGEST_SUBJECT, bounded, one_line, readable
+from refresh_assets.alerts.text import bounded, masked_subject, one_line, readable
 from refresh_assets.secrets import mask
 from refresh_assets.settings import Env
 
@@ -53,7 +53,7 @@ def message(alert: Alert, sender: str, recipients: Sequence[str], env: Env = os.
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = sender
     mail["To"] = ", ".join(recipients)
-    mail["Subject"] = one_line(mask(alert.subject, env), LONGEST_SUBJECT)
+    mail["Subject"] = masked_subject(alert.subject, env)
     mail["Date"] = localtime()
     mail["Message-ID"] = f"<{hashlib.sha256(key.encode()).hexdigest()}@{sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from refresh_assets.alerts.storage import connect_storage
-from refresh_assets.alerts.text import LONGEST_SUBJECT, bounded, one_line, readable
+from refresh_assets.alerts.text import bounded, masked_subject, one_line, readable
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.secrets import mask
@@ -89,7 +89,7 @@ def record(conn: Connection, alert: Alert, env: Env = os.environ) -> bool:
             "event_key": storable(conn, stored_key(alert.event_key)),
             "kind": storable(conn, one_line(alert.kind, _LONGEST_NAME)),
             "about": storable(conn, _about(alert.about)),
-            "subject": storable(conn, one_line(mask(alert.subject, env), LONGEST_SUBJECT)),
+            "subject": storable(conn, masked_subject(alert.subject, env)),
             "body": storable(conn, _text(alert.body, env)),
             "html": storable(conn, _text(alert.html, env)),
         },

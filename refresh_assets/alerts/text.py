@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from refresh_assets.secrets import mask
 from refresh_assets.settings import Env
 
+PREFIX = "[refresh] "
 LONGEST_SUBJECT = 200
 # Of an error longer than both together, its beginning and its end are kept.
 ERROR_HEAD, ERROR_TAIL = 20_000, 10_000
@@ -66,10 +67,16 @@ def failure_text(facts: Facts, env: Env = os.environ) -> Text:
     reason = bounded(readable(mask(facts.reason, env)).strip("\n"))
     headline = f"{about} {one_line(facts.happened, _LONGEST_NAME)}"
     first = next((line for line in reason.splitlines() if line.strip()), "")
-    subject = one_line(f"[refresh] {headline}" + (f": {first}" if first else ""), LONGEST_SUBJECT)
+    subject = one_line(f"{PREFIX}{headline}" + (f": {first}" if first else ""), LONGEST_SUBJECT)
     what = one_line(mask(facts.what, env), _LONGEST_FACT)
     rows = [(name, one_line(mask(value, env), _LONGEST_FACT)) for name, value in _rows(facts) if value]
     return Text(subject, _plain(headline, what, reason, rows), _html(headline, what, reason, rows))
+
+
+def masked_subject(subject: str, env: Env = os.environ) -> str:
+    """Return a subject on one line, without passwords; what mail is sorted by stays, whatever the password is."""
+    prefix = PREFIX if subject.startswith(PREFIX) else ""
+    return one_line(prefix + mask(subject[len(prefix) :], env), LONGEST_SUBJECT)
 
 
 def holds(loaded_at: datetime, rows: int, timezone: str = "UTC", *, still: bool = True) -> str:
