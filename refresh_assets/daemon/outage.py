@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -29,15 +29,21 @@ from refresh_assets.settings import Env, Reader, read_timezone
 
 _STEP = 0.2
 _PING_EVERY = 60.0
+_LONGEST_WAIT = 3600.0
 ABOUT = "database"
 
 
 @dataclass
 class Spell:
-    """A time without the database, since an aware instant; `told` says whether a mail was taken by its server."""
+    """A time without the database, since an aware instant.
+
+    `told` says whether a mail was taken by its server, `refused` for whom it was not yet, after so many `attempts`.
+    """
 
     since: datetime
     told: bool = False
+    refused: list[str] = field(default_factory=list)
+    attempts: int = 0
 
 
 class Outage:
@@ -56,7 +62,7 @@ class Outage:
         self._patience = timing.outage
         self._reason = ""
         self._is_back = False
-        self._again_at = self._ping_at = 0.0
+        self._again_at = self._tell_at = self._ping_at = 0.0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="outage", daemon=True)
 
@@ -112,7 +118,7 @@ class Outage:
         if elapsed() > self._ping_at:
             self._ping_at = elapsed() + _PING_EVERY
             self._ping_fail()
-        if not self._spell.told and elapsed() > self._again_at:
+        if (not self._spell.told or self._spell.refused) and elapsed() > max(self._again_at, self._tell_at):
             self._tell(self._spell)
             _write(self._file, self._spell)
 
@@ -124,9 +130,12 @@ class Outage:
 
     def _tell(self, spell: Spell) -> None:
         settings, _wrong = usable_mail(self._env)
-        # Nobody to tell it to: the log has it.
-        spell.told = True
+        if settings is not None and spell.told:
+            left = tuple(address for address in settings.recipients if address in spell.refused)
+            settings = replace(settings, recipients=left) if left else None
         if settings is None:
+            # Nobody to tell it to: the log has it.
+            spell.told, spell.refused = True, []
             return
         facts = self._facts(
             "is gone",
@@ -135,12 +144,14 @@ class Outage:
             reason=self._reason or "it does not answer",
             advice="See to the server and the way to it; `refresh-assets check` on this host says what it meets with.",
         )
-        try:
-            send_now(_alert("gone", facts, spell, self._env), settings, self._env)
-        except RefreshError:
-            spell.told = False
-            raise
-        self._echo("told by mail that the database is gone")
+        answer = send_now(_alert("gone", facts, spell, self._env), settings, self._env)
+        spell.told, spell.refused = True, list(answer.refused)
+        self._echo(
+            "told by mail that the database is gone"
+            + "".join(f"; refused for {address}: {reason}" for address, reason in answer.refused.items())
+        )
+        spell.attempts += 1
+        self._tell_at = elapsed() + min(_LONGEST_WAIT, self._timing.again * 2**spell.attempts)
 
     def _recovered(self, spell: Spell) -> None:
         """Owe the mail as any other, now that there is an outbox again, and send it."""
@@ -185,7 +196,7 @@ def _alert(kind: str, facts: Facts, spell: Spell, env: Env) -> Alert:
 def _read(file: Path) -> Spell | None:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        return Spell(datetime.fromisoformat(found["since"]), bool(found["told"]))
+        return Spell(datetime.fromisoformat(found["since"]), bool(found["told"]), list(found.get("refused", ())))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
