@@ -22,6 +22,7 @@ from refresh_assets.windows.settings import read_windows, windows_wanted
 from refresh_assets.windows.window import WindowError
 
 WINDOWS = "windows"
+BOUNDS = frozenset(("since", "until"))
 
 
 def kinds_of_requests(repository: dg.RepositoryDefinition) -> dict[str, Kind]:
@@ -29,8 +30,7 @@ def kinds_of_requests(repository: dg.RepositoryDefinition) -> dict[str, Kind]:
     nodes = {node.key.to_user_string(): node for node in repository.asset_graph.asset_nodes}
     filtered = {table: "filter" in nodes[f"{table}_table"].metadata for table in Declared(repository).files}
     kinds = [tables_kind(JOB, filtered, MANIFEST.to_user_string())]
-    if windows_wanted():
-        kinds.append(windows_kind(partitions(read_windows())))
+    kinds.append(windows_kind(partitions(read_windows())) if windows_wanted() else Kind(WINDOWS, BOUNDS, _no_windows))
     return {kind.name: kind for kind in kinds}
 
 
@@ -51,7 +51,14 @@ def windows_kind(parts: Partitions) -> Kind:
 
         return Plan(JOB_NAME, {name: (METRICS.to_user_string(),) for name in windows}, tags=tags)
 
-    return Kind(WINDOWS, frozenset(("since", "until")), plan)
+    return Kind(WINDOWS, BOUNDS, plan)
+
+
+def _no_windows(_data: Mapping[str, Any], _now: datetime) -> Plan:
+    raise WindowError(
+        "there are no windows, since WINDOW_SOURCE is not set where the sensor `requests` runs; set it there, start "
+        "the daemon anew, and ask again"
+    )
 
 
 def _moment(name: str, given: object) -> datetime | None:

@@ -88,6 +88,8 @@ def test_the_password_is_taken_from_a_file_and_is_masked_then(tmp_path: Path) ->
         ({**LEAST, "SMTP_PORT": "0"}, "SMTP_PORT must be a port number"),
         ({**LEAST, "SMTP_SECURITY": "ssl"}, "SMTP_SECURITY must be one of starttls, tls, none"),
         ({**LEAST, "SMTP_HOST": "smtp://mail"}, "SMTP_HOST must be a host name or an address"),
+        ({**LEAST, "SMTP_HOST": "mail.example.org:25"}, "SMTP_HOST must be a host name or an address, without port"),
+        ({**LEAST, "SMTP_HOST": "[::1]:25"}, "SMTP_HOST must be a host name or an address, without port"),
         ({**LEAST, "ALERT_TO": " , "}, "ALERT_TO lists no address"),
         ({**LEAST, "ALERT_FROM": "team"}, "ALERT_FROM must be an address"),
         ({**LEAST, "SMTP_USER": "x", "SMTP_PASSWORD_FILE": "/nonexistent"}, "SMTP_PASSWORD_FILE must be a file"),

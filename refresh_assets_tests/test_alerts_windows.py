@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 import dagster as dg
@@ -10,6 +11,7 @@ import pytest
 from refresh_assets.alerts.collect_trouble import lasting
 from refresh_assets.alerts.status import Part
 from refresh_assets.cron import CronTicks
+from refresh_assets.definitions import build_defs
 from refresh_assets.postgres.connect import connect
 from refresh_assets.settings import read_postgres
 from refresh_assets.windows.due import Plan
@@ -17,8 +19,9 @@ from refresh_assets.windows.load import Loading, Result, load
 from refresh_assets.windows.overdue import overdue_windows, windows_part
 from refresh_assets.windows.window import Window
 from refresh_assets_tests.smtp_server import Caught
-from refresh_assets_tests.watchtower import Watchtower
-from refresh_assets_tests.windows_fixtures import START, TableOfEvents
+from refresh_assets_tests.test_windows_command import SETTINGS, LogShop
+from refresh_assets_tests.watchtower import UI, Watchtower
+from refresh_assets_tests.windows_fixtures import START, TableOfEvents, today
 
 pytestmark = pytest.mark.slow
 
@@ -143,6 +146,25 @@ def test_without_an_event_log_nothing_is_told_of_windows(nights: Nights, monkeyp
     nights.load(9)
     monkeypatch.setenv("WINDOW_SOURCE", "")
     assert nights.subjects() == []
+
+
+def test_a_failed_load_is_told_with_what_is_there_and_how_to_load_again(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**SETTINGS, "WINDOW_BOOTSTRAP_DAYS": "3"}.items():
+        monkeypatch.setenv(name, value)
+    log = LogShop(tower.shop)
+    log.run()
+    log.write((today() - timedelta(hours=3)).isoformat(), 2, 9)
+    tower.shop.admin.execute("ALTER TABLE etl.activity_metrics ADD CONSTRAINT odd CHECK (course <> '2')")
+    code, _out, _err = log.run()
+    assert code == 1
+    monkeypatch.setattr(tower, "repository", build_defs().get_repository_def())
+    (caught,) = tower.told()
+    assert str(caught.mail["Subject"]).startswith("[refresh] activity_metrics_windows failed: 1 of 1 windows failed: ")
+    assert re.search(r"State: +last materialized \d{4}-", caught.text())
+    assert "or with `refresh-assets windows run`" in caught.text()
+    assert f"{UI}/assets/activity_metrics\n" in caught.text()
 
 
 @dg.op

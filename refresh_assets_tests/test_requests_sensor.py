@@ -169,6 +169,12 @@ def test_a_bad_request_is_parked_with_its_error_and_the_next_one_runs(clerk: Cle
     assert {found.instance: found.state for found in client.list(clerk.conn)}["bad"] == "failed"
 
 
+def test_a_request_for_windows_where_there_are_none_says_which_setting_is_missing(clerk: Clerk) -> None:
+    clerk.ask("march", {"since": "2026-03-01T00:00+00:00", "until": "2026-03-02T00:00+00:00"})
+    assert clerk.look() == []
+    assert "WINDOW_SOURCE is not set" in str(clerk.get("march").error)
+
+
 def test_a_claim_whose_look_was_killed_before_its_run_was_created_is_given_one_later(clerk: Clerk) -> None:
     clerk.ask("tonight")
     (lost,) = clerk.look()

@@ -351,6 +351,8 @@ def test_without_an_event_log_there_is_no_asset() -> None:
 
 
 def test_a_cron_that_is_none_is_told_by_its_setting() -> None:
+    with pytest.raises(SettingsError, match="WINDOW_CRON names a date that never comes"):
+        windows_defs({"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "0 4 31 4 *"})
     with pytest.raises(SettingsError, match="WINDOW_CRON must be"):
         windows_defs({"WINDOW_SOURCE": "moodle", "WINDOW_CRON": "every day"})
 

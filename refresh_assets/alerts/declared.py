@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 
 import dagster as dg
 
+from refresh_assets.alerts.trouble import COMMAND
 from refresh_assets.published.files import ASKED_AT
 
 TABLE = "_table"
@@ -40,16 +42,29 @@ class Declared:
 
     def touched(self, run: dg.DagsterRun) -> list[str]:
         """Return the tables that a run was to refresh."""
-        keys = run.asset_selection
-        if keys is None:
-            # Another team's job may have the same name.
-            keys = self._keys_of_job(run.job_name) if self._is_here(run) else frozenset()
+        keys = self._keys_of(run)
         return [table for table in self.files if key_of(table) in keys]
+
+    def asset_of(self, run: dg.DagsterRun) -> dg.AssetKey | None:
+        """Return the asset that a run was to materialize, None where there are none or several."""
+        keys = self._keys_of(run)
+        return next(iter(keys)) if len(keys) == 1 else None
+
+    def command_of(self, key: dg.AssetKey) -> str:
+        """Return the command line that refreshes an asset, where it names one."""
+        graph = self.repository.asset_graph
+        return str(graph.get(key).metadata.get(COMMAND, "")) if graph.has(key) else ""
 
     def schedules(self, table: str) -> Sequence[str]:
         """Return the names of the schedules that refresh a table."""
         schedules = self.repository.schedule_defs
         return [x.name for x in schedules if key_of(table) in self._keys_of_job(x.job_name)]
+
+    def _keys_of(self, run: dg.DagsterRun) -> AbstractSet[dg.AssetKey]:
+        if run.asset_selection is not None:
+            return run.asset_selection
+        # Another team's job may have the same name.
+        return self._keys_of_job(run.job_name) if self._is_here(run) else frozenset()
 
     def _is_here(self, run: dg.DagsterRun) -> bool:
         origin = run.remote_job_origin

@@ -87,16 +87,20 @@ class Incident:
     def failed_since(self, began: datetime) -> Facts:
         """Say that the run failed, and since when its tables or its job do."""
         tables = self.tables
+        asset = None if tables else self.look.declared.asset_of(self.run)
+        state, page = self.look.state_of(tables, self.began), self.look.asset_url(tables)
+        if asset is not None:
+            state, page = self.look.last_materialized(asset), self.look.page_of(asset)
         return Facts(
             about=self.about,
             what=self._what,
             reason=self._reason,
             since=began,
-            state=self.look.state_of(tables, self.began),
+            state=state,
             last_success=self.look.last_verified(tables) if tables else self._last_success,
-            advice=self._advice(tables),
+            advice=self._advice(tables, asset),
             run_url=self.look.run_url(self.run.run_id),
-            asset_url=self.look.asset_url(tables),
+            asset_url=page,
         )
 
     def failed_a_check(self) -> Facts:
@@ -162,12 +166,12 @@ class Incident:
         records = self.look.instance.get_run_records(filters, limit=1)
         return instant_of(records[0].end_time) if records and records[0].end_time else None
 
-    def _advice(self, tables: Sequence[str]) -> str:
-        again = "run it again from its page"
+    def _advice(self, tables: Sequence[str], asset: dg.AssetKey | None) -> str:
+        command = self.look.declared.command_of(asset) if asset is not None else ""
         if tables:
             some = tables if len(tables) < len(self.look.declared.files) else []
             command = " ".join(["refresh-assets run", *(f"--table {table}" for table in some)])
-            again += f" or with `{command}`"
+        again = "run it again from its page" + (f" or with `{command}`" if command else "")
         return f"Mend what the reason says, then {again}."
 
 

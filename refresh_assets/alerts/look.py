@@ -10,14 +10,14 @@ from functools import cached_property
 
 import dagster as dg
 
-from refresh_assets.alerts.declared import Declared, Verification, key_of, verification
+from refresh_assets.alerts.declared import Declared, Verification, instant_of, key_of, verification
 from refresh_assets.alerts.heartbeat import host_name
 from refresh_assets.alerts.limits import Limits, usable_limits
 from refresh_assets.alerts.loads import LastLoad, last_loads
 from refresh_assets.alerts.memory import Memory
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.settings import ui_url_of
-from refresh_assets.alerts.text import Facts, failure_text, holds
+from refresh_assets.alerts.text import Facts, failure_text, holds, instant
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.settings import Env, Reader, read_timezone
@@ -95,7 +95,16 @@ class Look:
 
     def asset_url(self, tables: Sequence[str]) -> str:
         """Return the address of a table's page in the UI; of several tables there is none."""
-        return f"{self._ui}/assets/{key_of(tables[0]).to_user_string()}" if self._ui and len(tables) == 1 else ""
+        return self.page_of(key_of(tables[0])) if len(tables) == 1 else ""
+
+    def page_of(self, key: dg.AssetKey) -> str:
+        """Return the address of an asset's page in the UI."""
+        return f"{self._ui}/assets/{key.to_user_string()}" if self._ui else ""
+
+    def last_materialized(self, key: dg.AssetKey) -> str:
+        """Say when an asset was last materialized, where it ever was."""
+        event = self.instance.get_latest_materialization_event(key)
+        return f"last materialized {instant(instant_of(event.timestamp), self.timezone)}" if event else ""
 
     def loaded_at(self, table: str) -> datetime | None:
         """Return when a table was last loaded, where that is known."""

@@ -75,7 +75,7 @@ def mail_of(reader: Reader) -> AlertSettings | None:
     if not any(reader.text(name) for name in _MAIL):
         return None
     host = reader.required("SMTP_HOST").strip()
-    if not host.isprintable() or re.search(r"[\s/@]", host):
+    if not host.isprintable() or re.search(r"[\s/@]|^[^:]*:[^:]*$|\]:", host):
         reader.wrong.append("SMTP_HOST must be a host name or an address, without port and scheme")
     given_port = reader.port("SMTP_PORT")
     security = _security(reader, given_port)

@@ -9,6 +9,9 @@ from datetime import datetime
 from refresh_assets.alerts.text import Facts
 from refresh_assets.settings import Env
 
+COMMAND = "command"
+"""The metadata of an asset that names the command line which refreshes it, for the mail that says what to do."""
+
 
 @dataclass(frozen=True)
 class Trouble:

@@ -74,8 +74,9 @@ def metrics_asset(partitions: Partitions, fence: Fence = open_fence) -> dg.Asset
             yield from checked
             failed = result.of("failed")
             if failed:
+                others = ", the others are loaded" if len(failed) < len(result.done) else ""
                 raise RefreshError(
-                    f"{len(failed)} of {len(result.done)} windows failed, the others are loaded: "
+                    f"{len(failed)} of {len(result.done)} windows failed{others}: "
                     + "; ".join(f"{done.window}: {done.reason}" for done in failed[:10])
                 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from refresh_assets.alerts.trouble import COMMAND
 from refresh_assets.windows.source import EventSource
 from refresh_assets.windows.state import JOB
 from refresh_assets.windows.window import Window, text
@@ -30,7 +31,11 @@ def of_definition() -> dict[str, Any]:
         dg.TableColumn(name, kind, description, dg.TableColumnConstraints(nullable=name in _NULLABLE))
         for name, kind, description in _COLUMNS
     ]
-    return {"dagster/column_schema": dg.TableSchema(columns=columns), "key": "since, until, course, kind"}
+    return {
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "key": "since, until, course, kind",
+        COMMAND: "refresh-assets windows run",
+    }
 
 
 def of_window(window: Window, outcome: str, rows: int | None, *, reason: str = "") -> dict[str, Any]:

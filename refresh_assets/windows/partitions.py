@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+from dagster._vendored.croniter.croniter import CroniterBadDateError
 
 from refresh_assets.cron import CronTicks
 from refresh_assets.settings import SettingsError
@@ -55,6 +56,9 @@ def window_grid(settings: WindowSettings) -> CronTicks:
     """
     try:
         grid = CronTicks(settings.cron, settings.timezone, settings.start)
+        grid.next(settings.start)
+    except CroniterBadDateError:
+        raise SettingsError("WINDOW_CRON names a date that never comes, such as 31 April") from None
     except ValueError:
         raise SettingsError("WINDOW_CRON must be a cron expression such as 15 4 * * 1-5") from None
     change = cut_otherwise(settings.cron, settings.timezone, datetime.now(timezone.utc).year)
