@@ -16,7 +16,7 @@ from refresh_assets.published.io_managers import PublishedFileIOManager
 from refresh_assets.settings import read_settings
 from refresh_assets_tests.floor import CSV, TABLE, Floor, failed, reason, verdicts
 from refresh_assets_tests.published_fixtures import csv_text
-from refresh_assets_tests.shop import RIGHTS_HEADER, dataset_rows, rights_rows
+from refresh_assets_tests.shop import HEADER, RIGHTS_HEADER, dataset_rows, rights_rows
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +91,20 @@ def test_a_wrong_row_count_blocks_the_table(floor: Floor) -> None:
     assert failed(result) == {"row_count"}
     assert verdicts(result, CSV)["row_count"].description == "staged 41 rows; the manifest says 40"
     assert len(floor.shop.rows()) == 40
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ("# all of them\n", "line 42: 1 field where the header has 5 (column title is missing)"),
+        ("   \n", "line 42: 1 field where the header has 5 (column title is missing)"),
+        (",,,,,\n", "line 42: 6 fields where the header has 5"),
+    ],
+)
+def test_a_wrong_row_count_names_the_row_that_is_none(floor: Floor, extra: str, told: str) -> None:
+    floor.shop.publish_file("datasets.csv", csv_text(dataset_rows(40), HEADER) + extra, 40)
+    result = floor.run(ok=False)
+    assert verdicts(result, CSV)["row_count"].description == f"staged 41 rows; the manifest says 40; {told}"
 
 
 def test_another_refreshs_lock_is_a_success_with_a_warning(floor: Floor) -> None:

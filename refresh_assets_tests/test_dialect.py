@@ -112,6 +112,9 @@ def test_a_quote_inside_an_unquoted_field_is_refused_where_it_stands(check: Scan
 
 def test_a_blank_before_a_quote_is_refused(check: Scan) -> None:
     assert "line 2: a quote inside an unquoted field" in error_of(check, b'a,b\n1, "x"\n')
+    for separator, asked in ((b";", True), (b"\t", True), (b" ", False)):
+        text = error_of(check, b'a%sb\n1%s"x"\n' % (separator, separator))
+        assert ("separated by something else than commas?" in text) == asked
 
 
 def test_text_behind_a_closing_quote_is_refused_and_tells_where_the_field_began(check: Scan) -> None:

@@ -67,7 +67,7 @@ def test_lines_are_counted_right_with_windows_line_ends_and_a_byte_order_mark(de
     [
         ("id,title,note\n1,a,\n2,b\n", r"line 3: 2 fields where the header has 3 \(column note is missing\)"),
         ("id,title,note\n1,a,,\n", "line 2: 4 fields where the header has 3"),
-        ("id,title,note\n1,a,\n   \n", "line 3: 1 fields where the header has 3"),
+        ("id,title,note\n1,a,\n   \n", "line 3: 1 field where the header has 3"),
     ],
 )
 def test_a_short_or_long_row_is_led_to(desk: Desk, content: str, match: str) -> None:

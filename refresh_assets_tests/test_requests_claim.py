@@ -178,17 +178,6 @@ def test_what_was_done_counts_no_more_when_it_is_asked_anew(counter: Counter, ho
     assert counter.start("tonight").done == frozenset()
 
 
-def test_a_request_that_was_changed_while_it_ran_is_not_done_with_that_run(counter: Counter) -> None:
-    counter.ask("tonight")
-    first = counter.start("tonight")
-    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"accept_shrink": true}')
-    counter.write(first)
-    assert not complete(counter.own, first.token)
-    assert postpone(counter.own, first.token, "it was changed", now=NOON)
-    (second,) = counter.claim(NOON + HOUR)
-    assert (second.raw, second.done) == (b'{"accept_shrink": true}', frozenset())
-
-
 def test_a_postponed_request_is_due_again_and_no_attempt_was_used(counter: Counter) -> None:
     counter.ask("tonight")
     for n in range(20):

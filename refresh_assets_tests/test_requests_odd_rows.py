@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from refresh_assets.cli import main
 from refresh_assets.requests import client
 from refresh_assets.requests.claim import claim
-from refresh_assets.requests.settle import fail, postpone, release_strays
+from refresh_assets.requests.settle import complete, fail, postpone, release_strays
 from refresh_assets.requests.storage import connect_requests, create_tables
 from refresh_assets_tests.requests_fixtures import NOON, TASKS, Counter, application
 from refresh_assets_tests.test_requests_client import LAYOUT
@@ -89,6 +89,17 @@ def test_the_date_style_of_the_database_changes_nothing(counter: Counter, style:
         again = fail(own, claimed.token, "the publisher is down", now=NOON)
         assert again is not None
         assert again > NOON
+
+
+def test_a_request_that_was_changed_while_it_ran_is_not_done_with_that_run(counter: Counter) -> None:
+    counter.ask("tonight")
+    first = counter.start("tonight")
+    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"accept_shrink": true}')
+    counter.write(first)
+    assert not complete(counter.own, first.token)
+    assert postpone(counter.own, first.token, "it was changed", now=NOON)
+    (second,) = counter.claim(NOON + HOUR)
+    assert (second.raw, second.done) == (b'{"accept_shrink": true}', frozenset())
 
 
 def test_a_table_of_claims_without_what_was_asked_for_gets_it(counter: Counter) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from refresh_assets.postgres.connect import Connection
+from refresh_assets.published.csv_file.locate import first_wrong_width, width_problem
 from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.io_managers import Refresh
 from refresh_assets.published.story import rows_by_value
@@ -106,6 +107,12 @@ def check_specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetChe
     ]
 
 
+def _odd_row(file: PublishedFile) -> str:
+    """Name the row that may explain a wrong number of rows: a comment, a line of blanks, a column cut in two."""
+    found = first_wrong_width(file.path, file.layout)
+    return f"; {width_problem(found, file.layout.header)}" if found else ""
+
+
 def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCheckResult]:
     """Evaluate the checks on a file that was fetched."""
     counted = file.layout.rows
@@ -114,7 +121,7 @@ def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCh
         agrees,
         f"{counted:,} rows, as the manifest says"
         if agrees
-        else f"staged {counted} rows; the manifest says {file.rows}",
+        else f"staged {counted} rows; the manifest says {file.rows}{_odd_row(file)}",
         {"rows": counted, "rows_in_manifest": file.rows},
     ).result(asset, "row_count")
     yield Verdict(

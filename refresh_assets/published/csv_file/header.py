@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from refresh_assets.published.csv_file.fault import SEPARATOR_HINT
 from refresh_assets.published.csv_file.file_format import FileFormatError, quoted
 
 _NAMES_SHOWN = 30
@@ -69,7 +70,7 @@ def _hint(found: Sequence[str], matched: Sequence[str | None]) -> str:
     if any(match is not None for match in matched):
         return ""
     if len(found) == 1 and re.search(r"[;\t|]", found[0]):
-        return "; are the columns separated by something else than commas?"
+        return SEPARATOR_HINT
     if any(_DATA.search(column) for column in found):
         return "; the first line looks like a row of data: is the header missing?"
     return "; no name is a declared one: is the header missing?"

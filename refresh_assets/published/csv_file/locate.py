@@ -72,6 +72,14 @@ def first_wrong_width(path: Path, layout: Layout) -> Record | None:
     return next((record for record in records(path, layout) if len(record.values) != width), None)
 
 
+def width_problem(record: Record, header: Sequence[str]) -> str:
+    """Say where a row is, how many fields it has instead of the header's, and which column it lacks."""
+    count = len(record.values)
+    fields = "1 field" if count == 1 else f"{count} fields"
+    lacks = f" (column {header[count]} is missing)" if count < len(header) else ""
+    return f"{record.place}: {fields} where the header has {len(header)}{lacks}"
+
+
 def records_with_keys(
     path: Path,
     layout: Layout,

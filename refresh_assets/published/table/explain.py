@@ -19,6 +19,7 @@ from refresh_assets.published.csv_file.locate import (
     first_wrong_width,
     record_at_copy_line,
     records_with_keys,
+    width_problem,
 )
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Column
@@ -39,7 +40,7 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
     if record is None:
         return RefreshError(f"{load.table.file}: {_message(error.cause)}")
     if len(record.values) != len(header):
-        return RefreshError(f"{load.table.file}: {_explain_width(record, header)}")
+        return RefreshError(f"{load.table.file}: {width_problem(record, header)}; the publisher must mend the file")
     by_name = {column.name: column for column in load.table.published}
     for name, value in zip(header, record.values, strict=True):
         problem = _problem(conn, by_name[name], value)
@@ -63,13 +64,6 @@ def _message(error: psycopg.Error) -> str:
     """Return the server's words, which may quote a value of any length."""
     text = error.diag.message_primary or str(error)
     return text if len(text) <= MESSAGE_SHOWN else text[:MESSAGE_SHOWN] + "…"
-
-
-def _explain_width(record: Record, header: tuple[str, ...]) -> str:
-    text = f"{record.place}: {len(record.values)} fields where the header has {len(header)}"
-    if len(record.values) < len(header):
-        text += f" (column {header[len(record.values)]} is missing)"
-    return text + "; the publisher must mend the file"
 
 
 def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
