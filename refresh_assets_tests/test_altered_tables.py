@@ -200,3 +200,25 @@ def test_a_view_in_the_place_of_the_table_is_named(desk: Desk) -> None:
     desk.admin.execute("CREATE VIEW etl.books AS SELECT 1 AS id")
     with pytest.raises(RefreshError, match=r"etl\.books is there and is no table"):
         desk.run(ROWS)
+
+
+def test_a_table_from_which_others_inherit_is_refused_and_keeps_their_rows(desk: Desk) -> None:
+    desk.run(ROWS)
+    desk.admin.execute("CREATE TABLE etl.archive () INHERITS (etl.books)")
+    desk.admin.execute("INSERT INTO etl.archive VALUES (99, 'Old', NULL)")
+    before = desk.picture()
+    with pytest.raises(RefreshError, match=r"ALTER TABLE etl\.archive NO INHERIT etl\.books"):
+        desk.run(ROWS[1:])
+    assert desk.picture() == before
+    desk.admin.execute("ALTER TABLE etl.archive NO INHERIT etl.books")
+    assert desk.run(ROWS[1:]).outcome == "loaded"
+    assert desk.value("SELECT count(*) FROM etl.archive") == 1
+
+
+@pytest.mark.parametrize("name", ["refresh_state", "refresh_loads"])
+def test_somebody_elses_table_with_the_name_of_ours_is_named_and_left_alone(desk: Desk, name: str) -> None:
+    desk.admin.execute(f"CREATE SCHEMA etl; CREATE TABLE etl.{name} (x integer)")
+    with pytest.raises(RefreshError, match=rf"etl\.{name} is there and has not the columns .*REFRESH_SCHEMA"):
+        desk.run(ROWS)
+    columns = "SELECT string_agg(attname, ',') FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    assert desk.admin.execute(columns, [f"etl.{name}"]).fetchall() == [("x",)]

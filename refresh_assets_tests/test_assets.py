@@ -99,12 +99,21 @@ def test_a_wrong_row_count_blocks_the_table(floor: Floor) -> None:
         ("# all of them\n", "line 42: 1 field where the header has 5 (column title is missing)"),
         ("   \n", "line 42: 1 field where the header has 5 (column title is missing)"),
         (",,,,,\n", "line 42: 6 fields where the header has 5"),
+        (",,,,\n", "line 42: every field is empty"),
     ],
 )
 def test_a_wrong_row_count_names_the_row_that_is_none(floor: Floor, extra: str, told: str) -> None:
     floor.shop.publish_file("datasets.csv", csv_text(dataset_rows(40), HEADER) + extra, 40)
     result = floor.run(ok=False)
     assert verdicts(result, CSV)["row_count"].description == f"staged 41 rows; the manifest says 40; {told}"
+
+
+def test_a_wrong_row_count_names_a_header_that_is_missing(floor: Floor) -> None:
+    rows = csv_text(dataset_rows(40), HEADER).split("\n", 1)[1]
+    floor.shop.publish_file("datasets.csv", rows, 40)
+    told = verdicts(floor.run(ok=False), CSV)["row_count"].description or ""
+    assert told.startswith("staged 39 rows; the manifest says 40; datasets.csv: header: missing columns: dataset_key, ")
+    assert told.endswith("is the header missing?")
 
 
 def test_another_refreshs_lock_is_a_success_with_a_warning(floor: Floor) -> None:

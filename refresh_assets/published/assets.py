@@ -95,7 +95,7 @@ def _csv_asset(table: Table) -> dg.AssetsDefinition:
             metadata=metadata.of_file(choice, settings.base),
             data_version=dg.DataVersion(file.sha256),
         )
-        yield from file_results(key, file)
+        yield from file_results(key, file, table)
 
     return csv
 

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from refresh_assets.postgres.connect import Connection
-from refresh_assets.published.csv_file.locate import first_wrong_width, width_problem
+from refresh_assets.published.csv_file.file_format import FileFormatError
+from refresh_assets.published.csv_file.header import match_header
+from refresh_assets.published.csv_file.locate import odd_row
 from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.io_managers import Refresh
 from refresh_assets.published.story import rows_by_value
+from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.inspect import Inspection, inspect
 from refresh_assets.published.table.load import Load, Result
 
@@ -107,21 +110,15 @@ def check_specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetChe
     ]
 
 
-def _odd_row(file: PublishedFile) -> str:
-    """Name the row that may explain a wrong number of rows: a comment, a line of blanks, a column cut in two."""
-    found = first_wrong_width(file.path, file.layout)
-    return f"; {width_problem(found, file.layout.header)}" if found else ""
-
-
-def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCheckResult]:
-    """Evaluate the checks on a file that was fetched."""
+def file_results(asset: dg.AssetKey, file: PublishedFile, table: Table) -> Iterator[dg.AssetCheckResult]:
+    """Evaluate the checks on a file that was fetched for a table."""
     counted = file.layout.rows
     agrees = counted == file.rows
     yield Verdict(
         agrees,
         f"{counted:,} rows, as the manifest says"
         if agrees
-        else f"staged {counted} rows; the manifest says {file.rows}{_odd_row(file)}",
+        else f"staged {counted} rows; the manifest says {file.rows}{_cause(file, table)}",
         {"rows": counted, "rows_in_manifest": file.rows},
     ).result(asset, "row_count")
     yield Verdict(
@@ -129,6 +126,16 @@ def file_results(asset: dg.AssetKey, file: PublishedFile) -> Iterator[dg.AssetCh
         f"{file.bytes:,} bytes hashed again as they were checked",
         {"sha256": file.layout.sha256, "sha256_in_manifest": file.sha256, "bytes": file.bytes},
     ).result(asset, "sha256")
+
+
+def _cause(file: PublishedFile, table: Table) -> str:
+    """Name what may explain a wrong number of rows: a row that is none, or a header that is none."""
+    try:
+        match_header(file.layout.header, [column.name for column in table.published], table.file)
+    except FileFormatError as error:
+        return f"; {error}"
+    row = odd_row(file.path, file.layout)
+    return f"; {row}" if row else ""
 
 
 def table_results(conn: Connection, asset: dg.AssetKey, refresh: Refresh) -> list[dg.AssetCheckResult]:

@@ -80,6 +80,16 @@ def width_problem(record: Record, header: Sequence[str]) -> str:
     return f"{record.place}: {fields} where the header has {len(header)}{lacks}"
 
 
+def odd_row(path: Path, layout: Layout) -> str:
+    """Say of the first row that can be no row what is odd about it: a comment, a line of blanks, empty fields alone."""
+    for record in records(path, layout):
+        if len(record.values) != len(layout.header):
+            return width_problem(record, layout.header)
+        if not any(record.values):
+            return f"{record.place}: every field is empty"
+    return ""
+
+
 def records_with_keys(
     path: Path,
     layout: Layout,

@@ -11,6 +11,7 @@ from typing import Any, cast
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection, limit
 from refresh_assets.postgres.queries import queries
 from refresh_assets.published.table import compose
@@ -95,9 +96,17 @@ class Counts:
 
 
 def create_tables(conn: Connection, schema: str, lock_seconds: float) -> None:
-    """Create the schema, refresh_state and refresh_loads where they are absent, in a transaction of its own."""
+    """Create the schema, refresh_state and refresh_loads where they are absent, in a transaction of its own.
+
+    Raises RefreshError where somebody else's table has one of their names.
+    """
     schema_name = sql.Identifier(schema)
     absent = _absent(conn, schema)
+    for relation, columns in conn.execute(_CREATE["lacking"].format(schema=sql.Literal(schema))).fetchall():
+        raise RefreshError(
+            f"{schema}.{relation} is there and has not the columns {columns}, so it is none of ours; rename it, or "
+            "name another schema in REFRESH_SCHEMA"
+        )
     if not any(absent):
         return
     with conn.transaction():

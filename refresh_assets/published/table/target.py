@@ -72,13 +72,22 @@ class Target:
         return self.conn.execute(_APPLY[statement].format(**pieces)).fetchone()
 
     def exists(self) -> bool:
-        """Tell whether the table is there. Raises RefreshError where something else has its name."""
+        """Tell whether the table is there.
+
+        Raises RefreshError where something else has its name, or tables inherit from it: their rows would count, and be
+        deleted, as its own.
+        """
         row = self._fetch("relation_kind", target=self._literal(self.name))
         if row is None:
             return False
         if row[0] not in ("r", "p"):
             raise RefreshError(
                 f"{self.shown} is there and is no table; rename it, or give the declaration another name"
+            )
+        if row[1] is not None:
+            raise RefreshError(
+                f"the table {row[1]} inherits from {self.shown}, so that its rows would be taken for published ones; "
+                f"end that with ALTER TABLE {row[1]} NO INHERIT {self.shown}"
             )
         return True
 

@@ -36,7 +36,17 @@ FROM pg_class
 WHERE oid = to_regclass({target})
 
 -- name: relation_kind
-SELECT relkind::text FROM pg_class WHERE oid = to_regclass({target})
+SELECT
+    relkind::text,
+    (
+        SELECT inhrelid::regclass::text
+        FROM pg_inherits
+        WHERE inhparent = pg_class.oid AND relkind <> 'p'
+        ORDER BY inhrelid
+        LIMIT 1
+    )
+FROM pg_class
+WHERE oid = to_regclass({target})
 
 -- name: unique_index
 SELECT index_class.relname

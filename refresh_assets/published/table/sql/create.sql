@@ -10,6 +10,32 @@ SELECT
         )
     )
 
+-- name: lacking
+-- Somebody else's table of the same name.
+SELECT wanted.relation, string_agg(wanted.name, ', ' ORDER BY wanted.name)
+FROM (
+    SELECT 'refresh_state' AS relation, unnest(ARRAY['job', 'job_key', 'parts']) AS name
+    UNION ALL
+    SELECT
+        'refresh_loads',
+        unnest(ARRAY[
+            'load_id', 'loaded_at', 'job', 'job_key', 'parts', 'run_id', 'rows_staged', 'rows_kept', 'added', 'changed',
+            'removed', 'seconds', 'drifted', 'shrink_accepted', 'fingerprint', 'fingerprint_modulus',
+            'transform_fingerprint', 'schema_fingerprint'
+        ])
+) AS wanted
+WHERE
+    to_regclass(format('%I.%I', {schema}::text, wanted.relation)) IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE
+            attrelid = to_regclass(format('%I.%I', {schema}::text, wanted.relation))
+            AND attname = wanted.name
+            AND NOT attisdropped
+    )
+GROUP BY wanted.relation
+ORDER BY wanted.relation
+
 -- name: create_lock
 SELECT pg_advisory_xact_lock(hashtext('refresh:create:' || {schema}))
 
