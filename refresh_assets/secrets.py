@@ -93,14 +93,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _texts(error: BaseException) -> Iterator[str]:
     yield _text(error)
-    with contextlib.suppress(Exception):
-        yield repr(error)
+    for text in (str, repr):
+        with contextlib.suppress(Exception):
+            yield text(error)
     yield from (note for note in getattr(error, "__notes__", ()) if isinstance(note, str))
 
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)
+        # SQLAlchemy shows the whole statement with its parameters; the driver's error says what happened.
+        return str(getattr(error, "orig", None) or error)
     except Exception:  # noqa: BLE001
         return ""
 

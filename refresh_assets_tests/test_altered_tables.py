@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace as altered
 
-import psycopg
 import pytest
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published.table.declaration import Column
 from refresh_assets.published.table.replace import replace
-from refresh_assets_tests.published_fixtures import BOOKS, ROWS, Desk
+from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 
 def test_grants_views_indexes_foreign_keys_and_extra_columns_survive(desk: Desk) -> None:
@@ -68,7 +67,7 @@ def test_a_column_that_would_round_what_is_published_is_refused(desk: Desk) -> N
     table = altered(BOOKS, columns=(*BOOKS.columns[:2], Column("note", "numeric")))
     desk.admin.execute("CREATE SCHEMA etl")
     desk.admin.execute("CREATE TABLE etl.books (id int PRIMARY KEY, title text, note numeric(5, 1))")
-    with pytest.raises(RefreshError, match=r"1 rows of table etl\.books differ from the published ones"):
+    with pytest.raises(RefreshError, match=r"table etl\.books differs from what is published in 1 row: "):
         desk.run([("1", "Tides", "1.25"), ("2", "Dunes", "1.5")], table)
     assert desk.rows() == []
 
@@ -83,7 +82,7 @@ def test_a_trigger_that_alters_what_is_written_is_found_and_all_is_rolled_back(d
         "CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON etl.books FOR EACH ROW EXECUTE FUNCTION etl.shout()"
     )
     before = desk.picture()
-    with pytest.raises(RefreshError, match="a trigger or a column's type changes what is written"):
+    with pytest.raises(RefreshError, match="a trigger, a rule or a column's type changes what is written"):
         desk.run([("1", "Ebb", ""), *ROWS[1:]])
     assert desk.picture() == before
 
@@ -93,7 +92,7 @@ def test_a_trigger_that_drops_rows_is_found_by_the_count(desk: Desk) -> None:
     desk.admin.execute("CREATE FUNCTION etl.swallow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
     desk.admin.execute("CREATE TRIGGER swallow BEFORE INSERT ON etl.books FOR EACH ROW EXECUTE FUNCTION etl.swallow()")
     before = desk.picture()
-    with pytest.raises(RefreshError, match=r"1 rows of table etl\.books differ|held 4 rows where 5 were kept"):
+    with pytest.raises(RefreshError, match=r"etl\.books differs from what is published|held 4 rows where 5"):
         desk.run([*ROWS, ("5", "Fen", "")])
     assert desk.picture() == before
 
@@ -162,7 +161,7 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_left_as_they_are(desk: De
         before = desk.picture()
         with connect(desk.settings, "test") as conn:
             conn.execute("SET ROLE hidden_from")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            with pytest.raises(RefreshError, match=r"lacks a right .* row-level security"):
                 replace(conn, desk.load(ROWS[:2]))
         assert desk.picture() == before
     finally:
@@ -193,6 +192,45 @@ def test_values_swapped_under_a_unique_index_are_refused_with_what_would_help(de
     with pytest.raises(RefreshError, match=r"does not take the published rows: .*by_title.* DEFERRABLE"):
         desk.run([("1", "Dunes", ""), ("2", "Tides", "worn"), *ROWS[2:]])
     assert desk.picture() == before
+
+
+@pytest.mark.parametrize("kind", ["varchar(5)", "char(5)"])
+def test_a_value_too_long_for_the_tables_own_column_is_told_with_its_line_and_value(desk: Desk, kind: str) -> None:
+    desk.run(ROWS)
+    desk.admin.execute(f"ALTER TABLE etl.books ALTER title TYPE {kind}")
+    before = desk.picture()
+    told = r"table etl\.books does not take .*; books\.csv: line 3: column title: 'Meadow'; .*title is character"
+    with pytest.raises(RefreshError, match=told):
+        desk.run([*ROWS[:1], ("5", "Meadow", ""), *ROWS[1:]])
+    assert desk.picture() == before
+
+
+def test_a_long_value_that_the_filter_drops_is_not_taken_for_the_one_that_is_too_long(desk: Desk) -> None:
+    rows = [("1", "Tides", "", "open"), ("2", "A long title", "", "shut"), ("3", "Meadow", "", "free")]
+    desk.admin.execute("CREATE SCHEMA etl")
+    desk.admin.execute("CREATE TABLE etl.shelf (id int PRIMARY KEY, title varchar(5) NOT NULL, note text, kind text)")
+    with pytest.raises(RefreshError, match=r"books\.csv: line 4: column title: 'Meadow'"):
+        desk.run(rows, SHELF)
+
+
+def test_a_number_too_large_for_the_tables_own_column_is_told_with_its_type(desk: Desk) -> None:
+    desk.run(ROWS)
+    desk.admin.execute("ALTER TABLE etl.books ADD big smallint")
+    table = altered(BOOKS, columns=(*BOOKS.columns, Column("big", "bigint")))
+    with pytest.raises(RefreshError, match=r"etl\.books does not take .*out of range.*declared: big is smallint;"):
+        desk.run([(*row, "99999") for row in ROWS], table)
+
+
+def test_what_the_server_says_is_told_at_a_bounded_length(desk: Desk) -> None:
+    desk.run(ROWS)
+    desk.admin.execute(
+        "CREATE FUNCTION etl.wordy() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE check_violation USING MESSAGE = repeat('x', 5000), DETAIL = repeat('y', 5000); END $$"
+    )
+    desk.admin.execute("CREATE TRIGGER wordy BEFORE INSERT ON etl.books FOR EACH ROW EXECUTE FUNCTION etl.wordy()")
+    with pytest.raises(RefreshError) as told:
+        desk.run([*ROWS, ("5", "Meadow", "")])
+    assert len(str(told.value)) < 1000
 
 
 def test_a_view_in_the_place_of_the_table_is_named(desk: Desk) -> None:

@@ -115,6 +115,8 @@ def test_a_blank_before_a_quote_is_refused(check: Scan) -> None:
     for separator, asked in ((b";", True), (b"\t", True), (b" ", False)):
         text = error_of(check, b'a%sb\n1%s"x"\n' % (separator, separator))
         assert ("separated by something else than commas?" in text) == asked
+        text = error_of(check, b'"a"%s"b"\n"1"%s"x"\n' % (separator, separator))
+        assert ("separated by something else than commas?" in text) == asked
 
 
 def test_text_behind_a_closing_quote_is_refused_and_tells_where_the_field_began(check: Scan) -> None:

@@ -162,7 +162,7 @@ def trigger(statement: str) -> str:
 
 def test_a_trigger_that_comes_with_every_new_table_cannot_change_what_is_stored_unseen(desk: Desk) -> None:
     comes_with_the_table(desk, trigger("NEW.note := 'spoilt'"))
-    refused(desk, OPEN, "2 rows of table etl.shelf differ from the published ones")
+    refused(desk, OPEN, "table etl.shelf differs from what is published in 2 rows")
 
 
 @pytest.mark.parametrize(

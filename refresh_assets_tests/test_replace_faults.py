@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -280,7 +281,7 @@ def test_a_role_that_may_not_write_the_table_is_told_so_and_nothing_changes(desk
         desk.admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA etl TO looker")
         with connect(desk.settings, "test") as conn:
             conn.execute("SET ROLE looker")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with pytest.raises(RefreshError, match=r"lacks a right .* permission denied"):
                 replace(conn, desk.load(NEXT))
     finally:
         desk.admin.execute("DROP OWNED BY looker")
@@ -320,9 +321,24 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server(desk: Desk) -> N
     desk.run(ROWS)
     before = desk.picture()
     break_writes(desk, "PERFORM pg_sleep(30)")
-    with connect(desk.settings, "test") as conn, pytest.raises(psycopg.errors.QueryCanceled):
+    told = r"time-out: .* the refresh of etl\.books .* 0\.5 s \(REFRESH_STATEMENT_TIMEOUT\)"
+    with connect(desk.settings, "test") as conn, pytest.raises(RefreshError, match=told):
         replace(conn, desk.load(NEXT), statement_seconds=0.5)
     assert desk.picture() == before
+
+
+def test_a_server_that_never_answers_is_told_as_a_time_out(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = altered(desk.settings, port=silent.getsockname()[1])
+        with pytest.raises(RefreshError, match=r"no connection to the database .*: time-out: "):
+            connect(settings, "test", {"connect_timeout": 2})
+
+
+def test_a_statement_that_a_person_cancels_is_no_time_out(desk: Desk) -> None:
+    desk.run(ROWS)
+    break_writes(desk, "PERFORM pg_cancel_backend(pg_backend_pid())")
+    with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+        desk.run(NEXT)
 
 
 def test_a_refresh_that_stops_in_the_middle_is_ended_by_the_server(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 import sqlalchemy
+import sqlalchemy.exc
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.secrets import MASK, mask, masked, masking
@@ -168,6 +169,17 @@ def test_a_text_of_nothing_but_what_escapes_are_made_of_is_masked_quickly(unit: 
 def test_the_text_of_an_exception_is_masked() -> None:
     assert masked(ValueError(f"with {PASSWORD}"), ENV) == f"with {MASK}"
     assert masked(ValueError(), ENV) == "ValueError"
+
+
+def test_of_an_error_of_sqlalchemy_the_drivers_words_are_told() -> None:
+    error = sqlalchemy.exc.OperationalError("INSERT INTO runs …", {"body": "x" * 9000}, OSError("the server went away"))
+    assert masked(error, ENV) == "the server went away"
+
+
+def test_a_password_among_the_parameters_of_an_error_of_sqlalchemy_is_found() -> None:
+    error = sqlalchemy.exc.OperationalError("SELECT 1", {"body": PASSWORD}, OSError("the server went away"))
+    with pytest.raises(RefreshError, match="OperationalError: the server went away"), masking(ENV):
+        raise error
 
 
 def test_an_exception_that_holds_a_password_is_replaced() -> None:

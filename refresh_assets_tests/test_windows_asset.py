@@ -292,11 +292,11 @@ def test_a_due_run_loads_stale_windows_beside_its_own(windows: WindowDesk, house
 def test_a_look_at_the_log_may_take_longer_than_a_session_with_locks_may_be_idle(
     windows: WindowDesk, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "IDLE_SECONDS", 4)
+    monkeypatch.setattr(session, "IDLE_SECONDS", 3)
     look = LookingTable.look
 
     def slow(source: LookingTable, wanted: Sequence[Window]) -> Mapping[Window, Seen]:
-        time.sleep(4.5)
+        time.sleep(3.5)
         return look(source, wanted)
 
     monkeypatch.setattr(LookingTable, "look", slow)

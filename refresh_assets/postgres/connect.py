@@ -51,7 +51,8 @@ def connect_with(keywords: Mapping[str, Any], application_name: str, where: str)
     try:
         conn = psycopg.connect(**options, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
-        raise RefreshError(f"no connection to the database {where}: {str(error).strip()}") from error
+        timed_out = "time-out: " if isinstance(error, psycopg.errors.ConnectionTimeout) else ""
+        raise RefreshError(f"no connection to the database {where}: {timed_out}{str(error).strip()}") from error
     # What a role or a database sets otherwise, psycopg cannot read.
     if not (conn.info.parameter_status("DateStyle") or "").startswith("ISO"):
         conn.execute(_SESSION["dates"])

@@ -18,7 +18,7 @@ _QUOTED = re.compile(rb'[^"]*(?:""[^"]*)*')
 _LINE_ENDS = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
 _BEFORE, _AFTER = 30, 60
 _OTHER_SEPARATORS = (b";", b"\t", b"|")
-SEPARATOR_HINT = "; are the columns separated by something else than commas?"
+SEPARATOR_HINT = "; are the columns, in the header too, separated by something else than commas?"
 
 
 class Kind(enum.Enum):
@@ -151,13 +151,12 @@ def fault_error(path: Path, name: str, fault: Fault, line_end: str) -> FileForma
     """Put a fault into words for the published file `name`, with its line."""
     line = line_at(path, fault.offset, line_end)
     opened = line_at(path, fault.opened, line_end) if fault.kind is Kind.AFTER else line
-    other = fault.kind is Kind.STRAY and _excerpt(path, fault.offset, after=0)[-1:] in _OTHER_SEPARATORS
     text = fault.kind.value.format(
         found=quoted(_excerpt(path, fault.offset)),
         opened=f" that was opened on line {opened}" if opened != line else "",
         got=_LINE_ENDS.get(fault.got),
         first=_LINE_ENDS.get(line_end.encode()),
-    ) + (SEPARATOR_HINT if other else "")
+    ) + (SEPARATOR_HINT if _is_separated_otherwise(path, fault) else "")
     return FileFormatError(f"{name}: line {line}: {text}", line)
 
 
@@ -189,15 +188,25 @@ def _bad_byte(block: bytes) -> tuple[Kind, int] | None:
     return (Kind.NUL, nul) if nul >= 0 else None
 
 
-def _excerpt(path: Path, offset: int, after: int = _AFTER) -> bytes:
+def _is_separated_otherwise(path: Path, fault: Fault) -> bool:
+    """Tell whether a stray quote stands behind, or a closing one before, what others separate columns by."""
+    places = {Kind.STRAY: fault.offset - 1, Kind.AFTER: fault.offset}
+    if fault.kind not in places:
+        return False
+    with path.open("rb") as stream:
+        stream.seek(places[fault.kind])
+        return stream.read(1) in _OTHER_SEPARATORS
+
+
+def _excerpt(path: Path, offset: int) -> bytes:
     """Return the bytes around an offset that are on the same line, behind a mark where its beginning is left out."""
     start = max(0, offset - _BEFORE)
     with path.open("rb") as stream:
         stream.seek(start)
-        window = stream.read(offset - start + after)
-    before, behind = window[: offset - start], window[offset - start :]
+        window = stream.read(offset - start + _AFTER)
+    before, after = window[: offset - start], window[offset - start :]
     line = re.split(rb"[\r\n]", before)[-1]
     if start and len(line) == len(before):
         # The window may begin inside a character.
         line = "…".encode() + line.lstrip(bytes(range(0x80, 0xC0)))
-    return line + re.split(rb"[\r\n]", behind)[0]
+    return line + re.split(rb"[\r\n]", after)[0]

@@ -24,21 +24,21 @@ from refresh_assets.published.csv_file.locate import (
 from refresh_assets.published.table import compose
 from refresh_assets.published.table.declaration import Column
 from refresh_assets.published.table.load import Load
+from refresh_assets.published.table.refused import NotTakenError, not_taken, shown, words
 from refresh_assets.published.table.send import CopyFailedError
 from refresh_assets.published.table.unique import RepeatedKeyError
 
-VALUE_SHOWN = 80
-MESSAGE_SHOWN = 300
 
-
-def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyError) -> RefreshError:
+def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyError | NotTakenError) -> RefreshError:
     """Return the error to tell; `conn` is outside of any transaction."""
+    if isinstance(error, NotTakenError):
+        return not_taken(load, error)
     if isinstance(error, RepeatedKeyError):
         return _explain_key(load, error)
     header = load.header
     record = _record_of(load, error)
     if record is None:
-        return RefreshError(f"{load.table.file}: {_message(error.cause)}")
+        return RefreshError(f"{load.table.file}: {words(error.cause)}")
     if len(record.values) != len(header):
         return RefreshError(f"{load.table.file}: {width_problem(record, header)}; the publisher must mend the file")
     by_name = {column.name: column for column in load.table.published}
@@ -48,7 +48,7 @@ def explain(conn: Connection, load: Load, error: CopyFailedError | RepeatedKeyEr
             return RefreshError(
                 f"{load.table.file}: {record.place}: column {name}: {problem}; the publisher must mend the file"
             )
-    return RefreshError(f"{load.table.file}: {record.place}: {_message(error.cause)}")
+    return RefreshError(f"{load.table.file}: {record.place}: {words(error.cause)}")
 
 
 def _record_of(load: Load, error: CopyFailedError) -> Record | None:
@@ -58,12 +58,6 @@ def _record_of(load: Load, error: CopyFailedError) -> Record | None:
     # and the first number behind it is the line. Other lines may be of functions that have the name in theirs.
     found = re.search(rf"^(?:COPY )?{re.escape(error.into)}\D*?(\d+)", error.cause.diag.context or "", re.MULTILINE)
     return record_at_copy_line(load.path, load.layout, int(found[1])) if found else None
-
-
-def _message(error: psycopg.Error) -> str:
-    """Return the server's words, which may quote a value of any length."""
-    text = error.diag.message_primary or str(error)
-    return text if len(text) <= MESSAGE_SHOWN else text[:MESSAGE_SHOWN] + "…"
 
 
 def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
@@ -81,7 +75,7 @@ def _problem(conn: Connection, column: Column, value: str | None) -> str | None:
             )
             conn.execute(sql.SQL("INSERT INTO refresh_value VALUES ({})").format(sql.Literal(value)))
     except psycopg.Error as error:
-        return f"{_shown(value)} is no {column.type} ({_message(error)})"
+        return f"{shown(value)} is no {column.type} ({words(error)})"
     return None
 
 
@@ -89,7 +83,7 @@ def _explain_key(load: Load, error: RepeatedKeyError) -> RefreshError:
     made = any(column.expression is not None for column in load.table.columns if column.name in load.table.key)
     lines = {} if made else _key_lines(load, error)
     places = [
-        f"{', '.join(_shown(value) for value in key)}" + (f" on {lines[key]}" if lines.get(key) else "")
+        f"{', '.join(shown(value) for value in key)}" + (f" on {lines[key]}" if lines.get(key) else "")
         for key in error.keys
     ]
     return RefreshError(
@@ -125,7 +119,3 @@ def _normaliser(type_name: str) -> Callable[[str], Any]:
     if plain.startswith(("numeric", "decimal")):
         return lambda text: Decimal(text.strip())
     return lambda text: text
-
-
-def _shown(value: str) -> str:
-    return ascii(value) if len(value) <= VALUE_SHOWN else ascii(value[:VALUE_SHOWN]) + "…"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import psycopg
 import tenacity
 from psycopg import errors
 
@@ -23,6 +24,7 @@ from refresh_assets.published.table.history import Counts, Fingerprint, PastLoad
 from refresh_assets.published.table.job_key import changed_parts
 from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Load, Outcome, Result
+from refresh_assets.published.table.refused import NotTakenError, ended
 from refresh_assets.published.table.send import CopyFailedError
 from refresh_assets.published.table.stage import stage
 from refresh_assets.published.table.standing import Standing
@@ -57,13 +59,13 @@ def replace(
     try:
         history.create_tables(conn, load.schema, lock_seconds)
         return attempts(_attempt, conn, load, lock_seconds, statement_seconds, progress)
-    except (CopyFailedError, RepeatedKeyError) as error:
+    except (CopyFailedError, RepeatedKeyError, NotTakenError) as error:
         raise explain(conn, load, error) from error
-    except errors.LockNotAvailable as error:
-        raise RefreshError(
-            f"lock time-out: another session holds a lock that the refresh of {load.schema}.{load.table.name} needs; "
-            "nothing was changed, the next run tries again"
-        ) from error
+    except psycopg.Error as error:
+        told = ended(load, error, lock_seconds=lock_seconds, statement_seconds=statement_seconds)
+        if told is None:
+            raise
+        raise told from error
 
 
 def _attempt(

@@ -18,6 +18,7 @@ from refresh_assets.published.table.delta import find_delta
 from refresh_assets.published.table.keep import Kept
 from refresh_assets.published.table.load import Samples
 from refresh_assets.published.table.parts import Pages, can_be_read_in_parts, count_pages, count_parts, split
+from refresh_assets.published.table.refused import NotTakenError
 from refresh_assets.published.table.samples import samples_of_delta, samples_of_table
 from refresh_assets.published.table.stage import Source
 from refresh_assets.published.table.unique import RepeatedKeyError, check_key
@@ -135,11 +136,12 @@ class Target:
 
         `compared` is called when it is known what differs, before anything is changed.
 
-        Raises RefreshError where it cannot, and RepeatedKeyError where the key was not checked and is not unique.
+        Raises RefreshError and NotTakenError where it cannot, and RepeatedKeyError where the key was not checked and is
+        not unique.
         """
         cast_target = self.check_columns(source)
         ask_for_memory(self.conn, "hash")
-        with self._taking_rows():
+        with self._taking_rows(cast_target):
             if rows_before:
                 find_delta(
                     self.conn,
@@ -159,23 +161,21 @@ class Target:
         self.conn.execute(_APPLY["constraints_now"])
 
     @contextlib.contextmanager
-    def _taking_rows(self) -> Iterator[None]:
-        """Write to the table. Raises RefreshError where it does not take a row."""
+    def _taking_rows(self, cast_target: frozenset[str]) -> Iterator[None]:
+        """Write to the table. Raises NotTakenError where it does not take a row."""
+        found = self._found_columns(None) if cast_target else {}
+        other_types = {name: found[name].type for name in cast_target}
         try:
             yield
             self.check_constraints()
         except (
             errors.IntegrityError,
+            errors.DataError,
             errors.DatatypeMismatch,
             errors.UndefinedFunction,
             errors.ProgramLimitExceeded,
         ) as error:
-            raise RefreshError(
-                f"table {self.shown} does not take the published rows: {error.diag.message_primary}"
-                + (f" ({error.diag.message_detail})" if error.diag.message_detail else "")
-                + "; nothing was loaded. A constraint of your own that only the way to the new rows breaks can be made "
-                "DEFERRABLE INITIALLY DEFERRED"
-            ) from error
+            raise NotTakenError(error, other_types) from error
 
     def stores_what_is_sent(self, source: Source) -> bool:
         """Tell whether a row of the source, once written, is that very row. Raises RefreshError as `check_columns`."""
@@ -330,8 +330,9 @@ class Target:
         differing = self._fetch("still_differs", **self._join(source, cast_target))[0]
         if differing:
             raise RefreshError(
-                f"after loading, {differing} rows of table {self.shown} differ from the published ones: "
-                "a trigger or a column's type changes what is written; nothing was loaded"
+                f"after loading, table {self.shown} differs from what is published in {differing} "
+                f"{'row' if differing == 1 else 'rows'}: "
+                "a trigger, a rule or a column's type changes what is written; nothing was loaded"
             )
 
     def _join(self, source: Source, cast_target: frozenset[str]) -> dict[str, sql.Composable]:
