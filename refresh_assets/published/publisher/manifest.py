@@ -23,6 +23,7 @@ _NOT_JSON = (
     (b"\xfe\xff", "UTF-16 text"),
 )
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
+_LONGEST_WHOLE = 40
 _MAX_ROWS = 2**63 - 1
 _SHOWN = 20
 
@@ -103,7 +104,7 @@ def _text(body: bytes) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant, parse_int=_whole)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
             raise ManifestError(f"{MANIFEST} is not complete JSON: it ends at line {error.lineno}, cut short") from None
@@ -112,9 +113,6 @@ def _json(text: str) -> Any:
         ) from None
     except RecursionError:
         raise ManifestError(f"{MANIFEST} is nested too deeply") from None
-    except ValueError:
-        # Python reads no integer of more than 4,300 digits.
-        raise ManifestError(f"{MANIFEST} holds a number that is too long to be read") from None
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,6 +122,11 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ManifestError(f"{MANIFEST}: the key {_shown(key)} stands twice in one object")
         document[key] = value
     return document
+
+
+def _whole(digits: str) -> int | float:
+    # Python reads no integer of more than 4,300 digits; where one of them is a count of rows, it is told as none.
+    return int(digits) if len(digits) <= _LONGEST_WHOLE else float(digits)
 
 
 def _no_constant(name: str) -> Any:
@@ -148,7 +151,7 @@ def _rows_problem(entry: dict[str, Any]) -> str | None:
     # A boolean is an int to Python, and no count.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_ROWS:
         return None
-    return f"rows is {_shown(value)}; it must be a count of rows, 0 or more"
+    return f"rows is {_shown(value)}; it must be a count of rows, a whole number from 0 to {_MAX_ROWS}"
 
 
 def _field(name: str) -> str:
