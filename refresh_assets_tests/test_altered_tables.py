@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace as altered
 
 import pytest
+import sqlalchemy.exc
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import connect
 from refresh_assets.published.table.declaration import Column
 from refresh_assets.published.table.replace import replace
+from refresh_assets.published.table_report import reason
 from refresh_assets_tests.published_fixtures import BOOKS, ROWS, SHELF, Desk
 
 
@@ -231,6 +233,12 @@ def test_what_the_server_says_is_told_at_a_bounded_length(desk: Desk) -> None:
     with pytest.raises(RefreshError) as told:
         desk.run([*ROWS, ("5", "Meadow", "")])
     assert len(str(told.value)) < 1000
+
+
+def test_what_a_command_prints_of_an_error_is_bounded_and_leaves_out_the_statements_of_sqlalchemy() -> None:
+    assert len(reason(RuntimeError("x" * 90_000))) < 5000
+    error = sqlalchemy.exc.OperationalError("INSERT INTO runs …", {"body": "x"}, OSError("it may not be written"))
+    assert reason(error) == "it may not be written"
 
 
 def test_a_view_in_the_place_of_the_table_is_named(desk: Desk) -> None:

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from refresh_assets.errors import RefreshError
-from refresh_assets.secrets import mask
+from refresh_assets.secrets import masked
+
+LONGEST_LINE = 4000
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ def failed_reports(tables: Sequence[str], error: BaseException) -> list[TableRep
 
 def reason(error: BaseException) -> str:
     """Return an exception's text on one line, without secrets, and that of what caused it where it is not ours."""
-    text = str(error) or type(error).__name__
+    texts = [masked(error)]
     if not isinstance(error, RefreshError) and error.__cause__ is not None:
-        text += f"; caused by {error.__cause__}"
-    return one_line(mask(text))
+        texts.append(masked(error.__cause__))
+    return one_line("; caused by ".join(dict.fromkeys(texts)))
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a text on one line, the end of a very long one left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
