@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -23,8 +23,9 @@ FACTS = Facts("window of 2026-03-02", "is not loaded", reason="it was due at 04:
 
 def test_an_event_is_told_once_with_the_links_and_the_state_of_its_table(tower: Watchtower) -> None:
     run_id = tower.refresh()
-    found = Trouble("17", Facts("request 17", reason="its retries are used up"), run_id, "datasets", number=17)
-    collector = once("request", lambda _env, after: [found] if after < found.number else [])
+    now = datetime.now(timezone.utc)
+    found = Trouble("17", Facts("request 17", reason="its retries are used up", since=now), run_id, "datasets")
+    collector = once("request", lambda _env, since, _after: [found] if since < now else [])
     for _look in range(2):
         tower.look([collector])
     (caught,) = tower.mailserver.mails
@@ -69,7 +70,7 @@ def test_a_finder_that_fails_is_told_by_the_name_of_what_it_looks_for(tower: Wat
 
 
 def test_collectors_are_given_where_the_sensor_is_made() -> None:
-    assert failure_mail(15, [once("request", lambda _env, _after: [])]).name == "failure_mail"
+    assert failure_mail(15, [once("request", lambda _env, _since, _after: [])]).name == "failure_mail"
 
 
 # From a process of its own

@@ -104,9 +104,11 @@ def test_a_request_that_was_changed_while_it_ran_is_not_done_with_that_run(count
 
 def test_a_table_of_claims_without_what_was_asked_for_gets_it(counter: Counter) -> None:
     counter.ask("tonight")
-    counter.start("tonight")
+    running = counter.start("tonight")
     counter.sql("ALTER TABLE refresh_requests.request_claims DROP COLUMN task_data")
     create_tables(counter.own, "refresh_requests")
+    counter.write(running)
+    assert complete(counter.own, running.token)
     counter.ask("next")
     assert counter.names() == ["next"]
 

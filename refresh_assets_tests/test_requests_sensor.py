@@ -320,18 +320,33 @@ def test_what_an_unreadable_run_echoes_is_logged_without_a_password(
 
 
 def test_requests_that_failed_while_nobody_looked_are_all_told_and_each_once(clerk: Clerk) -> None:
-    assert clerk.told() == []
-    names = [f"request {n}" for n in range(MOST_FAILED + 1)]
-    for name in names:
-        client.schedule_if_not_exists(clerk.conn, name)
-    with connect_requests() as own:
-        for found in claim(own, len(names)):
-            park(own, found.token, "no such table")
-        own.execute("UPDATE refresh_requests.request_outcomes SET ended_at = ended_at - interval '23 hours'")
-    owed = "SELECT count(*) FROM refresh_alerts.alert_outbox WHERE about LIKE 'request request %'"
-    for _look in range(2):
+    def fail(*names: str) -> None:
+        for name in names:
+            client.schedule_if_not_exists(clerk.conn, name)
+        with connect_requests() as own:
+            for found in claim(own, len(names)):
+                park(own, found.token, "no such table")
+
+    def told() -> int:
         clerk.told()
-        assert clerk.tower.sql(owed) == [(len(names),)]
+        return int(clerk.tower.sql("SELECT count(*) FROM refresh_alerts.alert_outbox WHERE kind = 'request'")[0][0])
+
+    assert told() == 0
+    names = [f"request {n}" for n in range(MOST_FAILED + 1)]
+    fail(*names)
+    # It was off for half a year.
+    clerk.tower.sql("UPDATE refresh_alerts.noted SET instant = instant - interval '200 days'")
+    outcomes = "UPDATE refresh_requests.request_outcomes SET ended_at = ended_at - interval"
+    clerk.conn.execute(f"{outcomes} '150 days'")
+    assert (told(), told()) == (len(names), len(names))
+    # The tables are made anew, and their numbers begin again.
+    clerk.conn.execute("TRUNCATE refresh_requests.request_outcomes RESTART IDENTITY")
+    fail("one more")
+    assert (told(), told()) == (len(names) + 1, len(names) + 1)
+    # What was told long ago is not told again when its mail is forgotten.
+    clerk.conn.execute(f"{outcomes} '100 days'")
+    clerk.tower.sql("TRUNCATE refresh_alerts.alert_outbox")
+    assert told() == 0
 
 
 def test_status_tells_of_requests_and_is_not_satisfied_while_one_has_failed(clerk: Clerk) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from dagster import DagsterRun
 
-from refresh_assets.alerts.look import FIRST_LOOK_BACK, Look
+from refresh_assets.alerts.look import Look
 from refresh_assets.alerts.outbox import Alert
 from refresh_assets.alerts.text import Facts, instant
 from refresh_assets.alerts.trouble import EventFinder, Finder, Trouble
@@ -15,32 +16,39 @@ from refresh_assets.alerts.trouble import EventFinder, Finder, Trouble
 Collector = Callable[[Look], Iterator[Alert]]
 
 
-# The database gives the numbers of events; one may be committed a little after the next.
-_OVERLAP = 20
+# What is committed so long after its moment is still found. Mail that was sent is remembered for longer than the other.
+_OVERLAP, _FIRST_BACK = timedelta(hours=1), timedelta(days=30)
 
 
 def once(kind: str, find: EventFinder) -> Collector:
     """Tell of each event once, such as a request that used up its retries, however long nobody looked."""
-    place = f"events {kind}"
+    name = f"events {kind}"
 
     def collect(look: Look) -> Iterator[Alert]:
-        came_to = look.memory.position(place) or 0
-        after = max(0, came_to - _OVERLAP)
-        while not look.out_of_time and (page := find(look.env, after)):
+        came_to = look.memory.noted(name)
+        # A clock that was ahead and was put right must not hide what happens until then.
+        place = max(look.since, (min(came_to, look.now) - _OVERLAP) if came_to else look.now - _FIRST_BACK), 0
+        while page := find(look.env, *place):
             for trouble in page:
                 key = f"{kind}:{trouble.key}"
-                if not _is_history(look, trouble, came_to) and not look.memory.told(key):
+                if not look.memory.told(key):
                     yield look.alert(key, kind, _completed(look, trouble))
-            after = page[-1].number
-            look.memory.place(place, after)
+            last = _place(page[-1])
+            if last <= place:
+                raise AssertionError(f"{kind}: the finder returns what it was to leave behind")
+            place = last
+            if look.out_of_time:
+                look.memory.note(name, min(place[0], look.now))
+                return
+        look.memory.note(name, look.now)
 
     return _named(collect, kind)
 
 
-def _is_history(look: Look, trouble: Trouble, came_to: int) -> bool:
-    """Tell whether an event is from before the first look, or was told so long ago that its mail may be forgotten."""
-    at = trouble.facts.since or look.now
-    return at < look.since or (trouble.number <= came_to and at < look.now - FIRST_LOOK_BACK)
+def _place(trouble: Trouble) -> tuple[datetime, int]:
+    if trouble.facts.since is None:
+        raise AssertionError("an event has a moment")
+    return trouble.facts.since, trouble.number
 
 
 def lasting(kind: str, find: Finder) -> Collector:
@@ -49,26 +57,29 @@ def lasting(kind: str, find: Finder) -> Collector:
     `find` returns every one that holds now: what it leaves out is over. What was told is known by its parts, and what
     has recovered by what it is about.
     """
-    spells, told_parts = f"trouble {kind}", f"told of trouble {kind}"
+    # Since when there is any of what it is about, and each part that was told; and each trouble that is to be told.
+    abouts, told_parts, begun = f"lasting {kind}", f"told of {kind}", f"telling of {kind}"
 
     def collect(look: Look) -> Iterator[Alert]:
         known = look.memory.spells(told_parts)
-        found = list(find(look.now, look.env))
-        for trouble in found:
-            noticed = look.memory.begin(spells, trouble.facts.about, look.now)
-            if known.keys().isdisjoint(_parts(trouble)):
-                since = trouble.facts.since or noticed
-                key = f"{kind}:{trouble.key}:{noticed.isoformat()}"
-                yield look.alert(key, kind, replace(_completed(look, trouble), since=since))
-        present = {part for trouble in found for part in _parts(trouble)}
+        found = [(trouble, [look.memory.key(part) for part in _parts(trouble)]) for trouble in find(look.now, look.env)]
+        for trouble, parts in found:
+            look.memory.begin(abouts, trouble.facts.about, look.now)
+            if known.keys().isdisjoint(parts):
+                # Noted before it is told: told again after a crash, it has the same key.
+                noticed = look.memory.begin(begun, parts[0], look.now)
+                facts = replace(_completed(look, trouble), since=trouble.facts.since or noticed)
+                yield look.alert(f"{kind}:{trouble.key}:{noticed.isoformat()}", kind, facts)
+        present = {part for _trouble, parts in found for part in parts}
         look.memory.begin_all(told_parts, sorted(present - known.keys()), look.now)
+        look.memory.end(begun, sorted(look.memory.spells(begun).keys() - present))
         look.memory.end(told_parts, sorted(known.keys() - present))
-        abouts = {trouble.facts.about for trouble in found}
-        for about, noticed in look.memory.spells(spells).items():
-            if about not in abouts:
+        lasts = {look.memory.key(trouble.facts.about) for trouble, _parts_of_it in found}
+        for about, noticed in look.memory.spells(abouts).items():
+            if about not in lasts:
                 facts = Facts(about, "recovered", f"It is over; it was noticed at {instant(noticed, look.timezone)}.")
                 yield look.alert(f"{kind}:{about}:{noticed.isoformat()}:recovered", "recovered", facts)
-                look.memory.end(spells, [about])
+                look.memory.end(abouts, [about])
 
     return _named(collect, kind)
 

@@ -76,12 +76,12 @@ class Memory:
 
     def begin(self, kind: str, about: str, at: datetime) -> datetime:
         """Note that something is wrong, or that it still is; return since when."""
-        began: datetime = self._one("begin", kind=kind, about=self._key(about), began_at=at)
+        began: datetime = self._one("begin", kind=kind, about=self.key(about), began_at=at)
         return began
 
     def begin_all(self, kind: str, abouts: Sequence[str], at: datetime) -> None:
         """Note of all of these that something is wrong; one that is known stays as it is."""
-        values = {"kind": kind, "abouts": list(map(self._key, abouts)), "began_at": at}
+        values = {"kind": kind, "abouts": list(map(self.key, abouts)), "began_at": at}
         self._conn.execute(_MEMORY["begin_all"], values)
 
     def spells(self, kind: str) -> Mapping[str, datetime]:
@@ -90,7 +90,7 @@ class Memory:
         return dict(rows)
 
     def end(self, kind: str, about: Sequence[str]) -> None:
-        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(map(self._key, about))})
+        self._conn.execute(_MEMORY["end"], {"kind": kind, "about": list(map(self.key, about))})
 
     def told(self, event_key: str) -> bool:
         """Tell whether an alert of this event is in the outbox."""
@@ -98,13 +98,13 @@ class Memory:
 
     def told_about(self, event_key: str) -> str | None:
         """Return what the alert of this event is about, None where there is none in the outbox."""
-        about: str | None = self._one("told", event_key=self._key(event_key))
+        about: str | None = self._one("told", event_key=self.key(event_key))
         return about
 
     def prune(self) -> None:
         self._conn.execute(_MEMORY["prune_seen"], {"days": SEEN_DAYS})
 
-    def _key(self, text: str) -> str:
+    def key(self, text: str) -> str:
         """Return a text as it is kept: of a length that an index takes, in the letters that the database has."""
         return storable(self._conn, stored_key(text))
 

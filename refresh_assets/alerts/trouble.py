@@ -19,7 +19,7 @@ class Trouble:
 
     Links and the state of a table are added from `run_id` and `table` where the facts have none. One that lasts may
     consist of `parts`, such as windows in a row: it is the same one as long as it has any of them. One that is an event
-    has a `number`, given by the database in the order of the events but for those at the same moment.
+    happened at `facts.since`, and has a `number` that tells it from others of that moment.
     """
 
     key: str
@@ -32,5 +32,6 @@ class Trouble:
 
 # Called at every look with the database's time and the settings; returns all that holds now, told already or not.
 Finder = Callable[[datetime, Env], Iterable[Trouble]]
-# Called with the settings and a number; returns the next ones behind it, in their order, as many as it likes.
-EventFinder = Callable[[Env, int], Sequence[Trouble]]
+# Called with the settings, an aware instant and a number; returns the next ones behind both, in their order, as many as
+# it likes.
+EventFinder = Callable[[Env, datetime, int], Sequence[Trouble]]

@@ -37,13 +37,12 @@ ABOUT = "database"
 class Spell:
     """A time without the database, since an aware instant.
 
-    `told` says whether a mail was taken by its server, `refused` for whom it was not yet, after so many `attempts`.
+    `told` says whether a mail was taken by its server, `refused` for whom it was not yet.
     """
 
     since: datetime
     told: bool = False
     refused: list[str] = field(default_factory=list)
-    attempts: int = 0
 
 
 class Outage:
@@ -63,6 +62,7 @@ class Outage:
         self._reason = ""
         self._is_back = False
         self._again_at = self._tell_at = self._ping_at = 0.0
+        self._attempts = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="outage", daemon=True)
 
@@ -115,6 +115,7 @@ class Outage:
     def _is_gone(self, silent: float) -> None:
         if self._spell is None:
             self._spell = Spell(datetime.now(timezone.utc) - timedelta(seconds=silent))
+            self._tell_at, self._attempts = 0.0, 0
         if elapsed() > self._ping_at:
             self._ping_at = elapsed() + _PING_EVERY
             self._ping_fail()
@@ -144,14 +145,20 @@ class Outage:
             reason=self._reason or "it does not answer",
             advice="See to the server and the way to it; `refresh-assets check` on this host says what it meets with.",
         )
+        if spell.told:
+            self._put_off()
         answer = send_now(_alert("gone", facts, spell, self._env), settings, self._env)
         spell.told, spell.refused = True, list(answer.refused)
         self._echo(
             "told by mail that the database is gone"
             + "".join(f"; refused for {address}: {reason}" for address, reason in answer.refused.items())
         )
-        spell.attempts += 1
-        self._tell_at = elapsed() + min(_LONGEST_WAIT, self._timing.again * 2**spell.attempts)
+        self._put_off()
+
+    def _put_off(self) -> None:
+        """Leave whom the server refuses alone for a while, for longer each time."""
+        self._attempts += 1
+        self._tell_at = elapsed() + min(_LONGEST_WAIT, self._timing.again * 2 ** min(self._attempts, 20))
 
     def _recovered(self, spell: Spell) -> None:
         """Owe the mail as any other, now that there is an outbox again, and send it."""

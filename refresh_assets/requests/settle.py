@@ -39,7 +39,7 @@ class Stale:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that failed for good; `number` is in the order in which they did."""
+    """A request that failed for good; `number` tells it from others that did at that very instant."""
 
     number: int
     token: str
@@ -140,9 +140,10 @@ def stale(
     return [Stale(instance, token, run_id, beat_at) for instance, token, run_id, beat_at, dead in rows if dead]
 
 
-def failed(conn: Connection, after: int = 0, *, schema: str | None = None) -> Sequence[Failed]:
-    """Return the requests that failed for good behind that number, in their order, at most 200."""
-    rows: Any = conn.execute(_statement("failed", schema), {"after": after, "limit": MOST_FAILED}).fetchall()
+def failed(conn: Connection, since: datetime, after: int = 0, *, schema: str | None = None) -> Sequence[Failed]:
+    """Return the next requests that failed for good behind an instant and a number, in that order, at most 200."""
+    values = {"since": since, "after": after, "limit": MOST_FAILED}
+    rows: Any = conn.execute(_statement("failed", schema), values).fetchall()
     return [Failed(*row) for row in rows]
 
 

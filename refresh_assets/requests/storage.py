@@ -72,6 +72,7 @@ def create_tables(conn: Connection, schema: str) -> None:
             conn.execute(_CREATE["claims"].format(schema=name))
         if short_claims:
             conn.execute(_CREATE["extend_claims"].format(schema=name))
+            conn.execute(_CREATE["fill_claims"].format(schema=name))
         if no_outcomes:
             conn.execute(_CREATE["outcomes"].format(schema=name))
             conn.execute(_CREATE["outcomes_index"].format(schema=name))

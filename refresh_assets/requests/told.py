@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 
 from refresh_assets.alerts.text import Facts, one_line
 from refresh_assets.alerts.trouble import Trouble
@@ -16,14 +16,14 @@ from refresh_assets.settings import Env
 _SHOWN = 500
 
 
-def failed_requests(env: Env = os.environ, after: int = 0) -> Sequence[Trouble]:
-    """Return the next requests that failed for good behind that number.
+def failed_requests(env: Env, since: datetime, after: int) -> Sequence[Trouble]:
+    """Return the next requests that failed for good since then, of those at that very instant behind that number.
 
     Raises SettingsError, and RefreshError or psycopg.Error where the database cannot be reached.
     """
     schema = read_requests(env).schema
     with connect_plainly(env, "refresh-assets alerts") as conn:
-        found = failed(conn, after, schema=schema) if exist(conn, schema) else ()
+        found = failed(conn, since, after, schema=schema) if exist(conn, schema) else ()
     return [_trouble(request) for request in found]
 
 

@@ -123,6 +123,11 @@ CREATE TABLE IF NOT EXISTS {schema}.request_claims (
 -- name: extend_claims
 ALTER TABLE {schema}.request_claims ADD COLUMN IF NOT EXISTS task_data bytea
 
+-- name: fill_claims
+UPDATE {schema}.request_claims AS claim SET task_data = task.task_data
+FROM {schema}.scheduled_tasks AS task
+WHERE task.task_name = claim.task_name AND task.task_instance = claim.task_instance
+
 -- name: outcomes
 CREATE TABLE IF NOT EXISTS {schema}.request_outcomes (
     outcome_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

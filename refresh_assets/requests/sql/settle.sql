@@ -169,8 +169,8 @@ RETURNING
 -- name: failed
 SELECT outcome_id, token::text, task_instance, task_data, attempts, run_id, error, ended_at
 FROM {schema}.request_outcomes
-WHERE outcome = 'failed' AND outcome_id > %(after)s
-ORDER BY outcome_id
+WHERE outcome = 'failed' AND (ended_at, outcome_id) > (%(since)s, %(after)s)
+ORDER BY ended_at, outcome_id
 LIMIT %(limit)s
 
 -- name: prune_outcomes
