@@ -25,12 +25,16 @@ _USERS = ("PGUSER", "SMTP_USER", "WINDOW_PGUSER")
 # `scheme://user:password@`, up to the last @ of the authority, and a password with a slash in it, up to the next @.
 _LOGIN = re.compile(r"""(://[^\s:/@"<>]*):[^\s/?#"<>]*@""")
 _SLASHED_LOGIN = re.compile(r"""(://[^\s:/@"<>]*):(?!\d+(?:[/?#\s]|$))[^\s@"<>]*@""")
-# What is written as one: letters and digits, a row of the same quotes or backslashes, any other character.
-_PIECES = re.compile(r"[A-Za-z0-9]+|\\+|'+|\"+|.", re.DOTALL)
-_SHORT = 6
+_QUOTING = "\\'\""
+# What is written as one: letters and digits, quotes and backslashes in a row, any other character.
+_PIECES = re.compile(r"[A-Za-z0-9]+|[\\'\"]+|.", re.DOTALL)
+_SHORT, _SHORTEST = 6, 4
 _MIN_INNER = 6
 # Of what is behind the ? of an address.
-_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|sig|auth", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(?:.*[_-])?(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api)?key|sig(?:nature)?)", re.IGNORECASE
+)
+_LEAST_TOKEN = 8
 # What of an address is long enough to be a key and no word.
 _LONG = 16
 _MAX_FILE = 1_000_000
@@ -123,39 +127,45 @@ def _pattern(env: Mapping[str, str]) -> re.Pattern[str] | None:
     for password, user in _passwords(env):
         texts |= {password, password.strip()}
         encoded |= _encoded(password, [*users, user] if user else users)
-    found = {text: "".join(map(_written, _PIECES.findall(text))) for text in texts - {"", MASK}}
+    found = {text: _written(text) for text in texts - {"", MASK}}
     found |= {text: re.escape(text) for text in encoded}
     ordered = sorted(found, key=len, reverse=True)
     return re.compile("|".join(_delimited(text, found[text]) for text in ordered)) if ordered else None
 
 
 def _delimited(text: str, pattern: str) -> str:
-    """Return the pattern of a writing; a very short one must stand alone, or it would be found in every word."""
-    return pattern if len(text) >= _SHORT else rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])"
+    """Return the pattern of a writing; a short word must stand alone, or it would be found in every other."""
+    if len(text) >= _SHORT or (len(text) >= _SHORTEST and not text.isalnum()):
+        return pattern
+    return rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])"
 
 
-def _written(piece: str) -> str:
-    """Return a pattern for every way of writing a character in addresses, JSON, Python, SQL, libpq, HTML and a shell.
+def _written(password: str) -> str:
+    """Return a pattern for every way of writing a password in addresses, JSON, Python, SQL, libpq, HTML and a shell.
 
     Each writer decides by itself which characters of a password it writes otherwise, and some write what was written
     otherwise already: an escape within an escape repeats the backslash or the percent sign. Every repetition is
-    bounded, and no two ways begin alike, so that a text of nothing else takes no longer than any other.
+    bounded, and which way is taken shows at its first characters, so that no text takes long.
     """
+    pieces = _PIECES.findall(password)
+    return "".join(_piece(piece, behind) for piece, behind in zip(pieces, ["", *pieces[:-1]], strict=True))
+
+
+def _piece(piece: str, behind: str) -> str:
     if piece.isascii() and piece.isalnum():
         return piece
+    if piece[0] in _QUOTING:
+        # Quotes and backslashes in a row are escaped and doubled by each other; SQL and shells write more of them.
+        return rf"(?:[\\'\"]|&(?:#39|#x27|quot);|%(?:25){{0,3}}(?:22|27|5[cC])){{{len(piece)},{9 * len(piece) + 8}}}"
     raw = piece.encode("utf-8", "surrogateescape")
-    count = len(piece)
     ways = {re.escape(html.escape(piece)), "".join(rf"(?i:%(?:25){{0,3}}{byte:02x})" for byte in raw)}
-    if piece[0] == "\\":
-        ways.add(rf"\\{{{count},{8 * count}}}")
-    elif piece[0] in "'\"":
-        # SQL writes two of them, a shell an end, a quoted one and a beginning.
-        ways |= {rf"(?:\\{{0,8}}{piece[0]}){{{count},{2 * count}}}", "'\"'\"'" * count, "&#39;" * count}
-    else:
-        escapes = {repr(piece)[1:-1], ascii(piece)[1:-1], json.dumps(piece)[1:-1], repr(raw)[2:-1]}
-        ways |= {re.escape(way).replace(r"\\", r"\\{1,8}") for way in (*escapes, piece)}
-        if piece == " ":
-            ways.add(r"\+")
+    # Further backslashes belong to the row of them that is behind this character.
+    escaping = "" if behind and behind[0] in _QUOTING else r"\\{0,7}"
+    for way in (repr(piece)[1:-1], ascii(piece)[1:-1], json.dumps(piece)[1:-1], repr(raw)[2:-1], piece):
+        first, *others = re.escape(way).split(r"\\")
+        ways.add(first + "".join((escaping if n == 0 else r"\\{0,7}") + r"\\" + x for n, x in enumerate(others)))
+    if piece == " ":
+        ways.add(r"\+")
     return f"(?:{'|'.join(sorted(ways, key=len, reverse=True))})"
 
 
@@ -209,11 +219,11 @@ def _url_passwords(url: str) -> Iterator[tuple[str, str | None]]:
     if parts.password:
         yield parts.password, user
         yield unquote(parts.password), user
-    elif user and parts.scheme.startswith("http"):
+    elif parts.scheme.startswith("http") and len(user) >= _LEAST_TOKEN and not user.isalpha():
         # Without a password it is a token.
         yield user, None
     for name, value in parse_qsl(parts.query):
-        if _SECRET_NAME.search(name):
+        if _SECRET_NAME.fullmatch(name) and len(value) >= _SHORTEST:
             yield value, user or None
 
 

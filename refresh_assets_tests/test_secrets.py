@@ -149,6 +149,23 @@ def test_a_short_password_is_masked_only_where_it_stands_alone() -> None:
     assert mask("a database at a=a", {"PGPASSWORD": "a", "HOME": "/nonexistent"}) == "*** database at ***=***"
 
 
+def test_a_short_password_that_is_no_word_is_masked_anywhere_and_in_every_writing() -> None:
+    assert mask(r"xp@ss1 \np%40ss1", {"PGPASSWORD": "p@ss1", "HOME": "/nonexistent"}) == rf"x{MASK} \n{MASK}"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "text"),
+    [
+        ("LEARN_BASE", "https://data.example/?author=1", "1 of 2 tables failed"),
+        ("DAGSTER_POSTGRES_URL", "postgresql://h/db?require_auth=password", "password authentication failed"),
+        ("DAGSTER_POSTGRES_URL", "postgresql://h/db?sslkey=/etc/ssl/key.pem", "no such file: /etc/ssl/key.pem"),
+        ("LEARN_BASE", "https://data@data.example", "the data of today"),
+    ],
+)
+def test_what_is_no_secret_of_an_address_stays_readable(name: str, url: str, text: str) -> None:
+    assert mask(text, {"HOME": "/nonexistent", name: url}) == text
+
+
 def test_without_passwords_a_text_stays_as_it_is() -> None:
     assert mask("PGPASSWORD is not set", {"HOME": "/nonexistent"}) == "PGPASSWORD is not set"
 
@@ -158,10 +175,11 @@ def test_a_long_text_is_masked_quickly() -> None:
     assert PASSWORD not in mask(text, ENV)
 
 
-@pytest.mark.parametrize("unit", ["\\", "'", '"', "%25", "&amp;"])
+@pytest.mark.parametrize("unit", ["\\", "'", '"', "%25", "&amp;", "\\'", "'\"", "\\\\n"])
 def test_a_text_of_nothing_but_what_escapes_are_made_of_is_masked_quickly(unit: str) -> None:
     began = time.process_time()
-    for password in (PASSWORD, "\\" * 12 + "x", "'" * 9 + "x", '"' * 9 + "x", "%&" * 9 + "x"):
+    rows = ("\\", "'", '"', "%&", "\\'", "'\"", "\\\n")
+    for password in (PASSWORD, *(row * 9 + "x" for row in rows)):
         assert mask(unit * 50_000, {**ENV, "PGPASSWORD": password}) == unit * 50_000
     assert time.process_time() - began < 5
 
