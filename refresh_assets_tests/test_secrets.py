@@ -181,7 +181,7 @@ def test_a_text_of_nothing_but_what_escapes_are_made_of_is_masked_quickly(unit: 
     rows = ("\\", "'", '"', "%&", "\\'", "'\"", "\\\n")
     for password in (PASSWORD, *(row * 9 + "x" for row in rows)):
         assert mask(unit * 50_000, {**ENV, "PGPASSWORD": password}) == unit * 50_000
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 def test_the_text_of_an_exception_is_masked() -> None:
