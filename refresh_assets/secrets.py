@@ -245,7 +245,7 @@ def _file_passwords(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the passwords of the password file's lines that may be meant for the server of the PG* settings."""
     wanted = [env.get(name) for name in _SERVER]
     for line in _kept_in(env.get("PGPASSFILE") or _default_file(env)):
-        fields = [re.sub(r"\\(.)", r"\1", x) for x in re.findall(r"((?:\\.|[^:\\])*)(?::|$)", line)]
+        fields = [re.sub(r"\\(.)", r"\1", x) for x in re.findall(r"((?:\\.|[^:\\]|\\$)*)(?::|$)", line)]
         if line.startswith("#") or len(fields) <= len(wanted) or not fields[len(wanted)]:
             continue
         if all(_matches(field, want) for field, want in zip(fields, wanted, strict=False)):
@@ -265,12 +265,15 @@ def _kept_in(path: str | None) -> list[str]:
         # A pipe would keep its reader waiting.
         if not path or not Path(path).is_file():
             return []
-        with Path(path).open(encoding="utf-8", errors="surrogateescape") as file:
-            return [line for line in file.read(_MAX_FILE).splitlines() if line]
+        with Path(path).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            # libpq knows no other ends of lines.
+            return [line for line in re.split(r"\r?\n", file.read(_MAX_FILE)) if line]
     except (OSError, ValueError):
         return []
 
 
 def _matches(field: str, wanted: str | None) -> bool:
     # A socket's directory may stand as `localhost` in the file.
-    return not wanted or field in ("*", wanted) or (field == "localhost" and wanted.startswith("/"))
+    if not wanted or field in ("*", wanted) or field in wanted.split(","):
+        return True
+    return field == "localhost" and wanted.startswith("/")

@@ -60,6 +60,25 @@ def test_a_condition_is_told_once_while_it_lasts_and_once_when_it_is_over(tower:
     assert seen[0].utcoffset() == timedelta()
 
 
+def test_what_could_not_be_written_down_is_told_at_the_next_look(
+    tower: Watchtower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = lasting("window", lambda _now, _env: [Trouble("2026-03-02", FACTS, parts=["a", "b"])])
+
+    def refuse(*_args: object) -> None:
+        raise RuntimeError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("refresh_assets.alerts.memory.Memory.begin_all", refuse)
+        with pytest.raises(LookFailedError, match="window_troubles: RuntimeError: no room"):
+            tower.look([collector])
+    assert not [subject for subject in tower.subjects() if "is not loaded" in subject]
+    assert tower.sql("SELECT FROM refresh_alerts.spell WHERE kind LIKE '%window%'") == []
+    for _look in range(2):
+        tower.look([collector])
+    assert len([caught for caught in tower.mailserver.mails if "is not loaded" in str(caught.mail["Subject"])]) == 1
+
+
 def test_a_finder_that_fails_is_told_by_the_name_of_what_it_looks_for(tower: Watchtower) -> None:
     def find(_now: datetime, _env: Env) -> Iterable[Trouble]:
         raise RuntimeError("no such table")

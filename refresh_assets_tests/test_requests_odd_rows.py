@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -9,8 +10,8 @@ from click.testing import CliRunner
 
 from refresh_assets.cli import main
 from refresh_assets.requests import client
-from refresh_assets.requests.claim import claim
-from refresh_assets.requests.settle import complete, fail, postpone, release_strays
+from refresh_assets.requests.claim import claim, held, plan
+from refresh_assets.requests.settle import complete, fail, postpone, release_strays, stale
 from refresh_assets.requests.storage import connect_requests, create_tables
 from refresh_assets_tests.requests_fixtures import NOON, TASKS, Counter, application
 from refresh_assets_tests.test_requests_client import LAYOUT
@@ -100,6 +101,47 @@ def test_a_request_that_was_changed_while_it_ran_is_not_done_with_that_run(count
     assert postpone(counter.own, first.token, "it was changed", now=NOON)
     (second,) = counter.claim(NOON + HOUR)
     assert (second.raw, second.done) == (b'{"accept_shrink": true}', frozenset())
+
+
+@pytest.mark.parametrize("column", ["version = 9223372036854775807", "consecutive_failures = 2147483647"])
+@pytest.mark.parametrize("end", [fail, postpone], ids=["fail", "postpone"])
+def test_a_number_that_was_put_out_of_bounds_while_it_ran_keeps_nothing_from_ending(
+    counter: Counter, column: str, end: Callable[..., object]
+) -> None:
+    counter.ask("odd")
+    running = counter.start("odd")
+    counter.sql(f"UPDATE {TASKS} SET {column}")
+    end(counter.own, running.token, "the publisher is down", now=NOON)
+    counter.ask("sound")
+    assert "sound" in counter.names(NOON + HOUR)
+
+
+@pytest.mark.parametrize("beat", ["NULL", "'infinity'", "'-infinity'"])
+def test_a_heartbeat_that_is_no_moment_is_an_old_one(counter: Counter, beat: str) -> None:
+    counter.ask("given up")
+    running = counter.start("given up")
+    counter.ask("without run")
+    counter.claim(NOON)
+    counter.sql(f"UPDATE {TASKS} SET last_heartbeat = {beat}")
+    assert [found.instance for found in held(counter.own, untouched=SILENT, now=NOON)] == ["without run"]
+    for wait in (timedelta(), SILENT):
+        found = stale(counter.own, SILENT, timedelta(seconds=1), now=NOON + wait)
+    assert [gone.token for gone in found] == [running.token]
+    assert len(client.list(counter.conn)) == 2
+
+
+def test_what_is_held_is_run_for_what_it_asks_for_now(counter: Counter) -> None:
+    counter.ask("tonight", data={"tables": ["datasets"]})
+    counter.claim(NOON)
+    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"tables": ["dataset_rights"]}')
+    (again,) = held(counter.own, untouched=SILENT, now=NOON + HOUR)
+    assert again.raw == b'{"tables": ["dataset_rights"]}'
+    plan(counter.own, again.token, ["dataset_rights"])
+    counter.write(again, "a run", part="dataset_rights")
+    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"tables": ["datasets"]}')
+    assert not complete(counter.own, again.token), "it asks for something else now"
+    counter.sql(f"UPDATE {TASKS} SET task_data = %s", b'{"tables": ["dataset_rights"]}')
+    assert complete(counter.own, again.token)
 
 
 def test_a_table_of_claims_without_what_was_asked_for_gets_it(counter: Counter) -> None:

@@ -99,6 +99,7 @@ db.example:*:*:*:second-one:ignored
 other.example:*:*:*:fourth-one
 localhost:*:*:*:fifth-one
 too:short
+*:*:*:*:sixth-one\
 """
 
 
@@ -106,8 +107,21 @@ def test_the_lines_of_the_password_file_that_match_are_known(tmp_path: Path) -> 
     path = tmp_path / "pgpass"
     path.write_text(PASSWORD_FILE)
     env = {**ENV, "PGPASSFILE": str(path)}
-    text = mask(r"first:\one second-one third-one fourth-one fifth-one commented", env)
-    assert text == f"{MASK} {MASK} {MASK} fourth-one fifth-one commented"
+    text = mask(r"first:\one second-one third-one fourth-one fifth-one commented sixth-one\\", env)
+    assert text == f"{MASK} {MASK} {MASK} fourth-one fifth-one commented {MASK}"
+
+
+def test_only_newlines_end_a_line_of_the_password_file(tmp_path: Path) -> None:
+    (tmp_path / "pgpass").write_text("*:*:*:*:sec\x85ret\u2028rest\x0c1\r\n", encoding="utf-8", newline="")
+    assert mask("sec\x85ret\u2028rest\x0c1", {**ENV, "PGPASSFILE": str(tmp_path / "pgpass")}) == MASK
+
+
+def test_a_line_for_one_of_several_hosts_is_known(tmp_path: Path) -> None:
+    (tmp_path / "pgpass").write_text("two.example:*:*:*:second-host\n")
+    assert (
+        mask("second-host", {**ENV, "PGHOST": "one.example,two.example", "PGPASSFILE": str(tmp_path / "pgpass")})
+        == MASK
+    )
 
 
 def test_a_socket_matches_localhost_in_the_password_file(tmp_path: Path) -> None:

@@ -57,22 +57,25 @@ def lasting(kind: str, find: Finder) -> Collector:
     `find` returns every one that holds now: what it leaves out is over. What was told is known by its parts, and what
     has recovered by what it is about.
     """
-    # Since when there is any of what it is about, and each part that was told; and each trouble that is to be told.
-    abouts, told_parts, begun = f"lasting {kind}", f"told of {kind}", f"telling of {kind}"
+    # Since when there is any of what it is about, and each part that was told.
+    abouts, told_parts = f"lasting {kind}", f"told of {kind}"
 
     def collect(look: Look) -> Iterator[Alert]:
+        # The mails and what is remembered of them are written together or not at all, and by one sensor at a time.
+        with look.conn.transaction():
+            look.memory.be_alone(told_parts)
+            yield from told(look)
+
+    def told(look: Look) -> Iterator[Alert]:
         known = look.memory.spells(told_parts)
         found = [(trouble, [look.memory.key(part) for part in _parts(trouble)]) for trouble in find(look.now, look.env)]
         for trouble, parts in found:
             look.memory.begin(abouts, trouble.facts.about, look.now)
             if known.keys().isdisjoint(parts):
-                # Noted before it is told: told again after a crash, it has the same key.
-                noticed = look.memory.begin(begun, parts[0], look.now)
-                facts = replace(_completed(look, trouble), since=trouble.facts.since or noticed)
-                yield look.alert(f"{kind}:{trouble.key}:{noticed.isoformat()}", kind, facts)
+                facts = replace(_completed(look, trouble), since=trouble.facts.since or look.now)
+                yield look.alert(f"{kind}:{trouble.key}:{look.now.isoformat()}", kind, facts)
         present = {part for _trouble, parts in found for part in parts}
         look.memory.begin_all(told_parts, sorted(present - known.keys()), look.now)
-        look.memory.end(begun, sorted(look.memory.spells(begun).keys() - present))
         look.memory.end(told_parts, sorted(known.keys() - present))
         lasts = {look.memory.key(trouble.facts.about) for trouble, _parts_of_it in found}
         for about, noticed in look.memory.spells(abouts).items():

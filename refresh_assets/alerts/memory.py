@@ -79,6 +79,10 @@ class Memory:
         began: datetime = self._one("begin", kind=kind, about=self.key(about), began_at=at)
         return began
 
+    def be_alone(self, kind: str) -> None:
+        """Keep other sensors from what is wrong of a kind, to the end of the open transaction."""
+        self._conn.execute(_MEMORY["be_alone"], {"kind": kind})
+
     def begin_all(self, kind: str, abouts: Sequence[str], at: datetime) -> None:
         """Note of all of these that something is wrong; one that is known stays as it is."""
         values = {"kind": kind, "abouts": list(map(self.key, abouts)), "began_at": at}

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -150,14 +150,18 @@ def collect(look: Look, collectors: Sequence[Collector] = COLLECTORS) -> list[st
 
 def _record_found(look: Look, collector: Collector) -> str | None:
     name = collector.__name__
+    alerts = collector(look)
     try:
-        for alert in collector(look):
+        for alert in alerts:
             if record(look.conn, alert, look.env):
                 # Whoever reads the log finds the run and its reason there, whether the mail can be sent or not.
                 _LOG.warning("failure_mail: %s: %s", alert.event_key, alert.subject)
     except Exception as error:
         if look.conn.closed:
             raise
+        # What it has open on the connection ends now: what is written next is no part of it.
+        if isinstance(alerts, Generator):
+            alerts.close()
         # Not by `exception`, which would write down what an error echoes.
         _LOG.error("failure_mail: %s: %s", name, mask(traceback.format_exc(), look.env))
         problem = f"{name}: {type(error).__name__}: {masked(error, look.env)}"

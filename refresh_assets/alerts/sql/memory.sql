@@ -68,6 +68,9 @@ INSERT INTO refresh_alerts.spell AS known (kind, about, began_at) VALUES (%(kind
 ON CONFLICT (kind, about) DO UPDATE SET began_at = least(known.began_at, excluded.began_at)
 RETURNING began_at
 
+-- name: be_alone
+SELECT pg_advisory_xact_lock(hashtext('refresh:alerts:' || %(kind)s))
+
 -- name: begin_all
 INSERT INTO refresh_alerts.spell (kind, about, began_at)
 SELECT %(kind)s, about, %(began_at)s

@@ -94,7 +94,8 @@ def _too_long(load: Load, error: NotTakenError) -> str:
 def _is_kept(load: Load, row: Mapping[str, str | None]) -> bool:
     if load.table.filter is None or load.allowed is None:
         return True
-    return (row.get(load.table.filter.column) or "").strip() in load.allowed
+    # What the server trims as well.
+    return (row.get(load.table.filter.column) or "").strip(" \t\n\r\f\v") in load.allowed
 
 
 def _advice(error: NotTakenError) -> str:

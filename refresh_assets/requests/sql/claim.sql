@@ -63,7 +63,7 @@ ORDER BY claimed.priority DESC NULLS LAST, claimed.execution_time, claimed.task_
 
 -- name: held
 WITH held AS (
-    SELECT task.task_name, task.task_instance, claim.attempt, claim.done
+    SELECT task.task_name, task.task_instance, task.task_data
     FROM {schema}.scheduled_tasks AS task
     JOIN {schema}.request_claims AS claim
         ON claim.task_name = task.task_name AND claim.task_instance = task.task_instance
@@ -73,17 +73,31 @@ WITH held AS (
         AND task.picked_by = claim.token::text
         AND claim.run_id IS NULL
         -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
-        AND abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-        >= %(untouched)s
+        AND CASE WHEN isfinite(task.last_heartbeat)
+            THEN
+                abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
+                >= %(untouched)s
+            ELSE true
+        END
     ORDER BY task.last_heartbeat, task.task_instance
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED
+),
+noted AS (
+    -- It is run for what it asks for now.
+    UPDATE {schema}.request_claims AS claim
+    SET
+        task_data = held.task_data,
+        done = CASE WHEN claim.task_data IS NOT DISTINCT FROM held.task_data THEN claim.done ELSE '{{}}' END
+    FROM held
+    WHERE claim.task_name = held.task_name AND claim.task_instance = held.task_instance
+    RETURNING claim.task_name, claim.task_instance, claim.attempt, claim.done
 )
 UPDATE {schema}.scheduled_tasks AS task
 SET last_heartbeat = coalesce(%(now)s::timestamptz, statement_timestamp())
-FROM held
-WHERE task.task_name = held.task_name AND task.task_instance = held.task_instance
-RETURNING task.task_instance, task.picked_by, task.task_data, task.priority, held.attempt, held.done
+FROM noted
+WHERE task.task_name = noted.task_name AND task.task_instance = noted.task_instance
+RETURNING task.task_instance, task.picked_by, task.task_data, task.priority, noted.attempt, noted.done
 
 -- name: plan
 UPDATE {schema}.request_claims SET parts = %(parts)s WHERE token = %(token)s::uuid

@@ -94,7 +94,7 @@ SELECT
     claim.last_error,
     claim.run_id,
     task.created_at,
-    CASE WHEN task.picked THEN task.last_heartbeat END
+    CASE WHEN task.picked AND isfinite(task.last_heartbeat) THEN task.last_heartbeat END
 FROM {schema}.scheduled_tasks AS task
 LEFT JOIN {schema}.request_claims AS claim
     ON

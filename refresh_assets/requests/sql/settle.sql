@@ -60,15 +60,16 @@ WITH released AS (
         picked_by = NULL,
         last_heartbeat = NULL,
         last_failure = coalesce(%(now)s::timestamptz, statement_timestamp()),
-        consecutive_failures = coalesce(task.consecutive_failures, 0) + 1,
+        -- Others write these numbers, too; one that is out of bounds must not keep all requests from being ended.
+        consecutive_failures = least(greatest(coalesce(task.consecutive_failures, 0), 0), 1000000) + 1,
         execution_time = coalesce(%(now)s::timestamptz, statement_timestamp())
         + make_interval(
             secs => least(
                 %(longest)s::double precision,
-                %(delay)s::double precision * power(%(growth)s::double precision, coalesce(task.consecutive_failures, 0))
+                %(delay)s::double precision * power(%(growth)s::double precision, least(greatest(coalesce(task.consecutive_failures, 0), 0), 50))
             )
         ),
-        version = task.version + 1,
+        version = least(task.version, 9223372036854770000) + 1,
         last_updated_at = clock_timestamp()
     FROM {schema}.request_claims AS claim
     WHERE
@@ -77,7 +78,7 @@ WITH released AS (
         AND task.task_instance = claim.task_instance
         AND task.picked
         AND task.picked_by = %(token)s::text
-        AND coalesce(task.consecutive_failures, 0) + 1 < %(attempts)s
+        AND least(greatest(coalesce(task.consecutive_failures, 0), 0), 1000000) + 1 < %(attempts)s
     RETURNING task.task_name, task.task_instance, task.version, task.execution_time
 )
 UPDATE {schema}.request_claims AS claim
@@ -94,7 +95,7 @@ WITH released AS (
         picked_by = NULL,
         last_heartbeat = NULL,
         execution_time = coalesce(%(now)s::timestamptz, statement_timestamp()) + make_interval(secs => %(delay)s),
-        version = task.version + 1,
+        version = least(task.version, 9223372036854770000) + 1,
         last_updated_at = clock_timestamp()
     FROM {schema}.request_claims AS claim
     WHERE
@@ -130,19 +131,24 @@ WHERE
             AND claim.task_instance = task.task_instance
             AND claim.token::text = task.picked_by
     )
-    AND coalesce(
-        abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-        > %(silent)s,
-        true
-    )
+    AND CASE WHEN isfinite(task.last_heartbeat)
+        THEN
+            abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
+            > %(silent)s
+        ELSE true
+    END
 
 -- name: suspect
 UPDATE {schema}.request_claims AS claim
 SET suspected_at = CASE
     WHEN
         -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
-        abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-        > %(silent)s
+        CASE WHEN isfinite(task.last_heartbeat)
+            THEN
+                abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
+                > %(silent)s
+            ELSE true
+        END
         AND NOT EXISTS (
             SELECT FROM pg_stat_activity WHERE application_name = %(session)s || claim.token::text
         )
@@ -159,7 +165,7 @@ RETURNING
     claim.task_instance,
     claim.token::text,
     claim.run_id,
-    task.last_heartbeat,
+    CASE WHEN isfinite(task.last_heartbeat) THEN task.last_heartbeat ELSE claim.claimed_at END,
     coalesce(
         claim.suspected_at
         <= coalesce(%(now)s::timestamptz, statement_timestamp()) - make_interval(secs => %(look)s),
