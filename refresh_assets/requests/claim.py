@@ -5,7 +5,6 @@ Every function is a statement of its own. `now` stands in for the database's clo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +14,7 @@ from psycopg import sql
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.requests.settings import read_requests
+from refresh_assets.requests.statements import completed
 from refresh_assets.requests.task import TASK, checked_time
 
 _CLAIM = queries("refresh_assets.requests", "sql/claim.sql")
@@ -94,4 +93,4 @@ def _claims(conn: Connection, statement: str, schema: str | None, **values: Any)
 
 
 def _statement(name: str, schema: str | None) -> sql.Composed:
-    return _CLAIM[name].format(schema=sql.Identifier(schema or read_requests(os.environ).schema))
+    return completed(_CLAIM[name], schema)

@@ -13,12 +13,13 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import errors
 from psycopg.rows import tuple_row
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.queries import queries
 from refresh_assets.requests.settings import read_requests
+from refresh_assets.requests.statements import completed
 from refresh_assets.requests.task import (
     TASK,
     BadRequestError,
@@ -201,7 +202,7 @@ def _rows(conn: AnyConnection, statement: str, values: Mapping[str, Any]) -> Seq
     try:
         # In binary form instants can be read whatever DateStyle the caller's session has.
         with conn.cursor(row_factory=tuple_row, binary=True) as cursor:
-            return cursor.execute(_CLIENT[statement].format(schema=sql.Identifier(schema)), values).fetchall()
+            return cursor.execute(completed(_CLIENT[statement], schema), values).fetchall()
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
         raise RefreshError(
             f"there is no table of requests in schema {schema!r} of this database yet; "

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-
-from psycopg import sql
 
 from refresh_assets.errors import RefreshError
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
-from refresh_assets.requests.settings import read_requests
+from refresh_assets.requests.statements import completed
 from refresh_assets.requests.task import TASK
 
 # On the run of a request: its name is under the tag of `alerts.owner`.
@@ -28,7 +25,7 @@ def seal(conn: Connection, token: str, run_id: str, part: str, *, schema: str | 
     The row of the request stays locked until the transaction ends. Raises RequestLostError where the token is not in
     it any more, or belongs to another run; the transaction must then be rolled back.
     """
-    statement = _CLAIM["seal"].format(schema=sql.Identifier(schema or read_requests(os.environ).schema))
+    statement = completed(_CLAIM["seal"], schema)
     values = {"task": TASK, "token": token, "run_id": run_id, "part": part}
     if conn.execute(statement, values).rowcount != 1:
         raise RequestLostError(

@@ -16,6 +16,7 @@ from psycopg import sql
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.postgres.queries import queries
 from refresh_assets.requests.settings import GROWTH, LONGEST_DELAY, RequestSettings, read_requests
+from refresh_assets.requests.statements import completed
 from refresh_assets.requests.task import TASK, checked_time
 from refresh_assets.secrets import mask
 
@@ -165,4 +166,4 @@ def _text(error: str) -> str:
 
 
 def _statement(name: str, schema: str | None) -> sql.Composed:
-    return _SETTLE[name].format(schema=sql.Identifier(schema or read_requests(os.environ).schema))
+    return completed(_SETTLE[name], schema)

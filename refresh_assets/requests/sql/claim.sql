@@ -16,9 +16,8 @@ claimed AS (
         picked = true,
         picked_by = gen_random_uuid()::text,
         last_heartbeat = coalesce(%(now)s::timestamptz, statement_timestamp()),
-        -- Others write these numbers, too; one that is out of bounds must not keep all requests from being claimed.
-        version = least(task.version, 9223372036854770000) + 1,
-        consecutive_failures = least(greatest(task.consecutive_failures, 0), 1000000),
+        version = {next_version},
+        consecutive_failures = {failures},
         last_updated_at = clock_timestamp()
     FROM due
     WHERE task.task_name = due.task_name AND task.task_instance = due.task_instance
@@ -72,13 +71,7 @@ WITH held AS (
         AND task.picked
         AND task.picked_by = claim.token::text
         AND claim.run_id IS NULL
-        -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
-        AND CASE WHEN isfinite(task.last_heartbeat)
-            THEN
-                abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-                >= %(untouched)s
-            ELSE true
-        END
+        AND {silence} >= %(untouched)s
     ORDER BY task.last_heartbeat, task.task_instance
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED

@@ -19,18 +19,18 @@ SET
     execution_time = excluded.execution_time,
     priority = excluded.priority,
     consecutive_failures = 0,
-    version = least(task.version, 9223372036854770000) + 1,
+    version = {next_version},
     last_updated_at = clock_timestamp()
 WHERE NOT task.picked
 RETURNING true
 
 -- name: reschedule
-UPDATE {schema}.scheduled_tasks
+UPDATE {schema}.scheduled_tasks AS task
 SET
     task_data = CASE WHEN %(keep)s THEN task_data ELSE %(data)s::bytea END,
     execution_time = coalesce(%(at)s::timestamptz, statement_timestamp()),
     consecutive_failures = 0,
-    version = least(version, 9223372036854770000) + 1,
+    version = {next_version},
     last_updated_at = clock_timestamp()
 WHERE task_name = %(task)s AND task_instance = %(instance)s AND NOT picked
 RETURNING true

@@ -60,16 +60,15 @@ WITH released AS (
         picked_by = NULL,
         last_heartbeat = NULL,
         last_failure = coalesce(%(now)s::timestamptz, statement_timestamp()),
-        -- Others write these numbers, too; one that is out of bounds must not keep all requests from being ended.
-        consecutive_failures = least(greatest(coalesce(task.consecutive_failures, 0), 0), 1000000) + 1,
+        consecutive_failures = {failures} + 1,
         execution_time = coalesce(%(now)s::timestamptz, statement_timestamp())
         + make_interval(
             secs => least(
                 %(longest)s::double precision,
-                %(delay)s::double precision * power(%(growth)s::double precision, least(greatest(coalesce(task.consecutive_failures, 0), 0), 50))
+                %(delay)s::double precision * power(%(growth)s::double precision, least({failures}, 50))
             )
         ),
-        version = least(task.version, 9223372036854770000) + 1,
+        version = {next_version},
         last_updated_at = clock_timestamp()
     FROM {schema}.request_claims AS claim
     WHERE
@@ -78,7 +77,7 @@ WITH released AS (
         AND task.task_instance = claim.task_instance
         AND task.picked
         AND task.picked_by = %(token)s::text
-        AND least(greatest(coalesce(task.consecutive_failures, 0), 0), 1000000) + 1 < %(attempts)s
+        AND {failures} + 1 < %(attempts)s
     RETURNING task.task_name, task.task_instance, task.version, task.execution_time
 )
 UPDATE {schema}.request_claims AS claim
@@ -95,7 +94,7 @@ WITH released AS (
         picked_by = NULL,
         last_heartbeat = NULL,
         execution_time = coalesce(%(now)s::timestamptz, statement_timestamp()) + make_interval(secs => %(delay)s),
-        version = least(task.version, 9223372036854770000) + 1,
+        version = {next_version},
         last_updated_at = clock_timestamp()
     FROM {schema}.request_claims AS claim
     WHERE
@@ -119,7 +118,7 @@ SET
     picked = false,
     picked_by = NULL,
     last_heartbeat = NULL,
-    version = least(task.version, 9223372036854770000) + 1,
+    version = {next_version},
     last_updated_at = clock_timestamp()
 WHERE
     task.task_name = %(task)s
@@ -131,24 +130,13 @@ WHERE
             AND claim.task_instance = task.task_instance
             AND claim.token::text = task.picked_by
     )
-    AND CASE WHEN isfinite(task.last_heartbeat)
-        THEN
-            abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-            > %(silent)s
-        ELSE true
-    END
+    AND {silence} > %(silent)s
 
 -- name: suspect
 UPDATE {schema}.request_claims AS claim
 SET suspected_at = CASE
     WHEN
-        -- By a clock that was ahead and has been put right, a heartbeat can lie in the future.
-        CASE WHEN isfinite(task.last_heartbeat)
-            THEN
-                abs(extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - task.last_heartbeat))
-                > %(silent)s
-            ELSE true
-        END
+        {silence} > %(silent)s
         AND NOT EXISTS (
             SELECT FROM pg_stat_activity WHERE application_name = %(session)s || claim.token::text
         )
