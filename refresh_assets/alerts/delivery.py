@@ -109,7 +109,7 @@ class _Delivery:
         mail = message(claimed.alert, settings.sender, settings.recipients, self._mailer.env)
         answer = self._open_session().send(mail, wanting)
         done = (*claimed.delivered_to, *(address for address in wanting if address not in answer.refused))
-        return done, "; ".join(f"refused for {address}: {reason}" for address, reason in answer.refused.items())
+        return done, answer.refusals
 
     def _open_session(self) -> Session:
         if self._session is None:

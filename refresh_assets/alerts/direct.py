@@ -52,8 +52,7 @@ def tell(event_key: str, kind: str, facts: Facts, env: Env = os.environ) -> str 
         answer = send_now(alert_of(event_key, kind, facts, env), settings, env)
     except RefreshError as error:
         return f"{problem}; {masked(error, env)}"
-    refused = [f"refused for {address}: {reason}" for address, reason in answer.refused.items()]
-    return "; ".join([problem, *refused]) if refused else None
+    return f"{problem}; {answer.refusals}" if answer.refusals else None
 
 
 def could_not_begin(

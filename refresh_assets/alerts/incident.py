@@ -88,8 +88,9 @@ class Incident:
         """Say that the run failed, and since when its tables or its job do."""
         tables = self.tables
         asset = None if tables else self.look.declared.asset_of(self.run)
-        state, page = self.look.state_of(tables, self.began), self.look.asset_url(tables)
-        if asset is not None:
+        if asset is None:
+            state, page = self.look.state_of(tables, self.began), self.look.asset_url(tables)
+        else:
             state, page = self.look.last_materialized(asset), self.look.page_of(asset)
         return Facts(
             about=self.about,

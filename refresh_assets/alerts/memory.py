@@ -98,12 +98,7 @@ class Memory:
 
     def told(self, event_key: str) -> bool:
         """Tell whether an alert of this event is in the outbox."""
-        return self.told_about(event_key) is not None
-
-    def told_about(self, event_key: str) -> str | None:
-        """Return what the alert of this event is about, None where there is none in the outbox."""
-        about: str | None = self._one("told", event_key=self.key(event_key))
-        return about
+        return bool(self._one("told", event_key=self.key(event_key)))
 
     def prune(self) -> None:
         self._conn.execute(_MEMORY["prune_seen"], {"days": SEEN_DAYS})

@@ -53,6 +53,11 @@ class Answer:
     text: str
     refused: Mapping[str, str]
 
+    @property
+    def refusals(self) -> str:
+        """Say in words who was refused and why; empty where nobody was."""
+        return "; ".join(f"refused for {address}: {reason}" for address, reason in self.refused.items())
+
 
 class Mailer:
     """The way to the mail server that the settings name; nothing is opened before `session`."""

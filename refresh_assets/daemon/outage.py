@@ -149,10 +149,7 @@ class Outage:
             self._put_off()
         answer = send_now(_alert("gone", facts, spell, self._env), settings, self._env)
         spell.told, spell.refused = True, list(answer.refused)
-        self._echo(
-            "told by mail that the database is gone"
-            + "".join(f"; refused for {address}: {reason}" for address, reason in answer.refused.items())
-        )
+        self._echo("told by mail that the database is gone" + (f"; {answer.refusals}" if answer.refusals else ""))
         self._put_off()
 
     def _put_off(self) -> None:

@@ -9,14 +9,13 @@ import dagster as dg
 
 from refresh_assets.postgres.connect import Connection
 from refresh_assets.published.csv_file.file_format import FileFormatError
-from refresh_assets.published.csv_file.header import match_header
 from refresh_assets.published.csv_file.locate import odd_row
 from refresh_assets.published.files import PublishedFile
 from refresh_assets.published.io_managers import Refresh
 from refresh_assets.published.story import rows_by_value
 from refresh_assets.published.table.declaration import Table
 from refresh_assets.published.table.inspect import Inspection, inspect
-from refresh_assets.published.table.load import Load, Result
+from refresh_assets.published.table.load import Load, Result, header_of
 
 
 class Check(NamedTuple):
@@ -131,7 +130,7 @@ def file_results(asset: dg.AssetKey, file: PublishedFile, table: Table) -> Itera
 def _cause(file: PublishedFile, table: Table) -> str:
     """Name what may explain a wrong number of rows: a row that is none, or a header that is none."""
     try:
-        match_header(file.layout.header, [column.name for column in table.published], table.file)
+        header_of(table, file.layout)
     except FileFormatError as error:
         return f"; {error}"
     row = odd_row(file.path, file.layout)

@@ -84,4 +84,4 @@ SELECT about, began_at FROM refresh_alerts.spell WHERE kind = %(kind)s ORDER BY 
 DELETE FROM refresh_alerts.spell WHERE kind = %(kind)s AND about = ANY (%(about)s)
 
 -- name: told
-SELECT about FROM refresh_alerts.alert_outbox WHERE event_key = %(event_key)s
+SELECT EXISTS (SELECT FROM refresh_alerts.alert_outbox WHERE event_key = %(event_key)s)

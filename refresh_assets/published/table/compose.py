@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from psycopg import sql
 
@@ -77,7 +77,7 @@ def is_same_if_equal(type_name: str) -> bool:
     return type_name in _SAME_IF_EQUAL
 
 
-def differs(columns: Sequence[tuple[str, str]], cast_target: frozenset[str]) -> sql.Composable:
+def differs(columns: Sequence[tuple[str, str]], cast_target: Collection[str]) -> sql.Composable:
     """Return the condition under which a `source` row and a `target` row differ.
 
     `columns` are (name, type as Postgres writes it); the target's values of those in `cast_target` are of another type

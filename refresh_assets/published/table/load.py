@@ -18,6 +18,11 @@ Outcome = Literal["loaded", "unchanged", "locked"]
 Row = tuple[str | None, ...]
 
 
+def header_of(table: Table, layout: Layout) -> tuple[str, ...]:
+    """Return a table's declared columns in the order of a file. Raises FileFormatError where its header has others."""
+    return match_header(layout.header, [column.name for column in table.published], table.file)
+
+
 @dataclass(frozen=True)
 class Load:
     """One file to be loaded into one table.
@@ -44,7 +49,7 @@ class Load:
     @property
     def header(self) -> tuple[str, ...]:
         """The declared columns in the order of the file. Raises RefreshError where its header has others."""
-        return match_header(self.layout.header, [column.name for column in self.table.published], self.table.file)
+        return header_of(self.table, self.layout)
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,21 +139,21 @@ class Target:
         Raises RefreshError and NotTakenError where it cannot, and RepeatedKeyError where the key was not checked and is
         not unique.
         """
-        cast_target = self.check_columns(source)
+        other_types = self.check_columns(source)
         ask_for_memory(self.conn, "hash")
-        with self._taking_rows(cast_target):
+        with self._taking_rows(other_types):
             if rows_before:
                 find_delta(
                     self.conn,
                     source,
-                    self.delta_pieces(source, cast_target),
+                    self.delta_pieces(source, other_types),
                     keyed=self.unique_index() is not None,
                 )
                 changes = self.apply_delta(source, rows_before, compared)
             else:
                 changes = self._insert(source, new=new)
-        if cast_target or self._may_alter_rows():
-            self._check_content(source, cast_target)
+        if other_types or self._may_alter_rows():
+            self._check_content(source, other_types)
         return changes
 
     def check_constraints(self) -> None:
@@ -161,10 +161,8 @@ class Target:
         self.conn.execute(_APPLY["constraints_now"])
 
     @contextlib.contextmanager
-    def _taking_rows(self, cast_target: frozenset[str]) -> Iterator[None]:
+    def _taking_rows(self, other_types: Mapping[str, str]) -> Iterator[None]:
         """Write to the table. Raises NotTakenError where it does not take a row."""
-        found = self._found_columns(None) if cast_target else {}
-        other_types = {name: found[name].type for name in cast_target}
         try:
             yield
             self.check_constraints()
@@ -181,8 +179,8 @@ class Target:
         """Tell whether a row of the source, once written, is that very row. Raises RefreshError as `check_columns`."""
         return not self.check_columns(source) and not self._may_alter_rows()
 
-    def check_columns(self, source: Source | None = None) -> frozenset[str]:
-        """Return the columns whose type in the table is not that of the source.
+    def check_columns(self, source: Source | None = None) -> Mapping[str, str]:
+        """Return the types of the columns whose type in the table is not that of the source.
 
         Raises RefreshError where the table cannot take the declared columns.
         """
@@ -199,12 +197,13 @@ class Target:
                     "take it out of the declaration or give the table an ordinary column"
                 )
         if source is None:
-            return frozenset()
-        other = frozenset(column.name for column in self.table.columns if not found[column.name].as_declared)
+            return {}
+        names = (column.name for column in self.table.columns)
+        other = {name: found[name].type for name in names if not found[name].as_declared}
         for name in self.table.key:
             if name in other:
                 raise RefreshError(
-                    f"key column {name!r} of table {self.shown} is of type {found[name].type}, not of the declared "
+                    f"key column {name!r} of table {self.shown} is of type {other[name]}, not of the declared "
                     "one; change the declaration or the table"
                 )
         return other
@@ -263,7 +262,7 @@ class Target:
             "keep": source.keep,
         }
 
-    def delta_pieces(self, source: Source, cast_target: frozenset[str] = frozenset()) -> dict[str, sql.Composable]:
+    def delta_pieces(self, source: Source, cast_target: Collection[str] = ()) -> dict[str, sql.Composable]:
         """Return the pieces of SQL by which `find_delta` compares the source with the table."""
         key, rest = self.table.key, self._rest
         columns = compose.COMMA.join(
@@ -325,7 +324,7 @@ class Target:
             self.conn.execute(_APPLY["update"].format(target=self.name, assignments=assignments, delta_key=delta_key))
         self.conn.execute(_APPLY["insert"].format(target=self.name, columns=compose.names(self._columns)))
 
-    def _check_content(self, source: Source, cast_target: frozenset[str]) -> None:
+    def _check_content(self, source: Source, cast_target: Collection[str]) -> None:
         """Compare once more where a trigger or another type may have stored something else than was sent."""
         differing = self._fetch("still_differs", **self._join(source, cast_target))[0]
         if differing:
@@ -335,7 +334,7 @@ class Target:
                 "a trigger, a rule or a column's type changes what is written; nothing was loaded"
             )
 
-    def _join(self, source: Source, cast_target: frozenset[str]) -> dict[str, sql.Composable]:
+    def _join(self, source: Source, cast_target: Collection[str]) -> dict[str, sql.Composable]:
         types, first = self._types(source), self.table.key[0]
         compared = [
             (name, types[name])
