@@ -16,6 +16,7 @@ from refresh_assets.requests.settle import call_off, complete, fail, park, postp
 from refresh_assets.requests.standing import requests_status, standing
 from refresh_assets.requests.storage import connect_requests
 from refresh_assets_tests.requests_fixtures import NOON, TASKS, Counter
+from refresh_assets_tests.waiting import wait_until
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 SILENT, LOOK = timedelta(seconds=60), timedelta(seconds=20)
@@ -277,13 +278,8 @@ def test_an_attempt_cannot_be_ended_between_the_fence_and_the_commit(counter: Co
 
 
 def wait_for_lock(counter: Counter) -> None:
-    import time
-
-    deadline = time.monotonic() + 30
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    while counter.sql(waiting) != [(1,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: counter.sql(waiting) == [(1,)], 30)
 
 
 # What a crash leaves

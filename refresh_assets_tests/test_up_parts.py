@@ -22,6 +22,7 @@ from refresh_assets.local.processes import MARK, end, is_alive, mark_of, marked
 from refresh_assets.local.progress import progress
 from refresh_assets.ports import first_free, is_free
 from refresh_assets.stopping import Stopping
+from refresh_assets_tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,10 +102,7 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 def test_a_dead_process_that_nobody_collected_counts_as_ended() -> None:
     with ready("print('ready')", {}) as process:
         found = psutil.Process(process.pid)
-        deadline = time.monotonic() + 10
-        while is_alive(found):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not is_alive(found), 10)
 
 
 def test_a_child_that_dies_again_and_again_is_given_up_with_the_end_of_its_log(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -24,6 +23,7 @@ from refresh_assets.settings import read_postgres
 from refresh_assets.windows.schedules import JOB_NAME, SCHEDULE
 from refresh_assets_tests.event_logs import MOODLE
 from refresh_assets_tests.shop import Shop
+from refresh_assets_tests.waiting import wait_until
 from refresh_assets_tests.watchtower import storage_of
 from refresh_assets_tests.windows_fixtures import today
 
@@ -242,11 +242,8 @@ def test_of_two_starts_at_once_one_loads_and_the_other_says_why_not(log: LogShop
     with connect(read_postgres(log.shop.env), "test other") as other, other.transaction():
         other.execute("LOCK TABLE etl.activity_metrics IN SHARE MODE")
         first = log.shop.start("windows", "run", *SPAN)
-        deadline = time.monotonic() + 60
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        while log.shop.rows(waits) != [(1,)]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: log.shop.rows(waits) == [(1,)])
         code, lines, err = log.run(*SPAN)
     assert (code, err) == (0, "")
     assert [line.partition(": ")[2].split(": ")[1] for line in lines] == ["locked", "locked"]
@@ -267,11 +264,8 @@ def test_a_run_that_is_ended_leaves_rows_and_marker_together_and_is_told_as_fail
         "CREATE TRIGGER slow BEFORE INSERT ON etl.activity_metrics FOR EACH ROW EXECUTE FUNCTION etl.slow()"
     )
     process = log.shop.start("windows", "run", *SPAN)
-    deadline = time.monotonic() + 60
     sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
-    while log.shop.rows(sleeps) != [(1,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: log.shop.rows(sleeps) == [(1,)])
     process.send_signal(signal.SIGTERM)
     out, _err = process.communicate(timeout=60)
     assert process.returncode == 1
